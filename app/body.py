@@ -1,0 +1,48 @@
+"""Read a request's body, bounded in size and time, without joining or looking into it."""
+
+from __future__ import annotations
+
+import trio
+from quart import Request
+
+from .errors import BodyTimeout, BodyTooLarge, UnsupportedContentType
+from .settings import Settings
+
+__all__ = ["read_json_body"]
+
+
+async def read_json_body(request: Request, settings: Settings) -> list[bytes]:
+    """Return the body's chunks as they arrived; the worker joins them.
+
+    Raises:
+        UnsupportedContentType: declared as something other than JSON.
+        BodyTooLarge: declared or counted over ``max_body``, chunked bodies included.
+        BodyTimeout: not complete within ``body_timeout_s``.
+    """
+    _check_content_type(request.headers.get("Content-Type"))
+    if request.content_length is not None and request.content_length > settings.max_body:
+        raise _too_large(settings)
+    chunks: list[bytes] = []
+    size = 0
+    with trio.move_on_after(settings.body_timeout_s) as scope:
+        async for chunk in request.body:
+            size += len(chunk)
+            if size > settings.max_body:
+                raise _too_large(settings)
+            chunks.append(chunk)
+    if scope.cancelled_caught:
+        raise BodyTimeout(f"The request's body did not arrive within {settings.body_timeout_s:g} s.")
+    return chunks
+
+
+def _check_content_type(value: str | None) -> None:
+    """Accept JSON, ``…+json``, and nothing at all (the reference refuses forms and texts)."""
+    if value is None:
+        return
+    kind = value.partition(";")[0].strip().lower()
+    if kind != "application/json" and not (kind.startswith("application/") and kind.endswith("+json")):
+        raise UnsupportedContentType("The Content-Type must be application/json.")
+
+
+def _too_large(settings: Settings) -> BodyTooLarge:
+    return BodyTooLarge(f"The request's body is over the limit of {settings.max_body} bytes.")

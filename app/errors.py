@@ -1,0 +1,96 @@
+"""Error type -> status and body: the one table. Every error body of this server is made here."""
+
+from __future__ import annotations
+
+import logging
+from http import HTTPStatus
+from typing import Any
+
+import msgspec
+from quart import Quart, Response
+from werkzeug.exceptions import HTTPException
+
+from trio_render import (
+    DeadlineExceeded,
+    EngineError,
+    InvalidRequest,
+    MalformedRequest,
+    ModelNotFound,
+    Overloaded,
+    RenderError,
+)
+
+__all__ = ["BodyTimeout", "BodyTooLarge", "UnsupportedContentType", "error_body", "register_error_handlers"]
+
+log = logging.getLogger("trio_render.app")
+
+_MAX_MESSAGE_CHARS = 600
+
+
+class BodyTooLarge(RenderError):
+    """The request's body is over the limit."""
+
+
+class BodyTimeout(RenderError):
+    """The request's body took too long to arrive."""
+
+
+class UnsupportedContentType(RenderError):
+    """The request's body is declared to be something other than JSON."""
+
+
+_TABLE: list[tuple[type[RenderError], HTTPStatus, str]] = [
+    (MalformedRequest, HTTPStatus.BAD_REQUEST, "Bad Request"),
+    (UnsupportedContentType, HTTPStatus.BAD_REQUEST, "Bad Request"),
+    (InvalidRequest, HTTPStatus.BAD_REQUEST, "BadRequestError"),
+    (ModelNotFound, HTTPStatus.NOT_FOUND, "NotFoundError"),
+    (BodyTooLarge, HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "Request Entity Too Large"),
+    (BodyTimeout, HTTPStatus.REQUEST_TIMEOUT, "Request Timeout"),
+    (Overloaded, HTTPStatus.SERVICE_UNAVAILABLE, "overloaded"),
+    (DeadlineExceeded, HTTPStatus.GATEWAY_TIMEOUT, "Gateway Timeout"),
+    (EngineError, HTTPStatus.BAD_GATEWAY, "Bad Gateway"),
+]
+"""First match wins. The words are the reference's, where it has the error."""
+
+
+def error_body(status: int, type_: str, message: str, param: str | None = None) -> bytes:
+    """Return OpenAI's error object as JSON: valid UTF-8, and short whatever ``message`` is."""
+    shown = message.encode("utf-8", "replace").decode()[:_MAX_MESSAGE_CHARS]
+    error: dict[str, Any] = {"message": shown, "type": type_, "param": param, "code": status}
+    return msgspec.json.encode({"error": error})
+
+
+def _response(status: int, type_: str, message: str, param: str | None = None) -> Response:
+    return Response(error_body(status, type_, message, param), status, content_type="application/json")
+
+
+def register_error_handlers(app: Quart) -> None:
+    """Answer every failure of ``app`` in this shape: ours, the framework's, and bugs (500, logged)."""
+
+    @app.errorhandler(RenderError)
+    async def known(error: RenderError) -> Response:
+        for class_, status, type_ in _TABLE:
+            if isinstance(error, class_):
+                response = _response(status, type_, error.message, error.param)
+                if isinstance(error, Overloaded):
+                    response.headers["Retry-After"] = str(max(1, round(error.retry_after)))
+                if isinstance(error, BodyTooLarge | BodyTimeout | UnsupportedContentType):
+                    # What is left of the body would be read as the next request.
+                    response.headers["Connection"] = "close"
+                return response
+        raise error
+
+    @app.errorhandler(HTTPException)
+    async def framework(error: HTTPException) -> Response:
+        status = error.code or HTTPStatus.INTERNAL_SERVER_ERROR
+        phrase = HTTPStatus(status).phrase
+        response = _response(status, phrase, f"{phrase}.")
+        allow = error.get_response().headers.get("Allow")
+        if allow is not None:
+            response.headers["Allow"] = allow
+        return response
+
+    @app.errorhandler(Exception)
+    async def bug(error: Exception) -> Response:
+        log.error("A request failed.", exc_info=error)
+        return _response(HTTPStatus.INTERNAL_SERVER_ERROR, "InternalServerError", "The server failed.")

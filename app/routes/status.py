@@ -1,0 +1,56 @@
+"""``/health``, ``/ping``, ``/version``, ``/v1/models``, ``/openapi.json``: answered from what is known."""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+
+from quart import Blueprint, Response
+
+from trio_render.protocol.decoding import encode
+from trio_render.protocol.tokenize import ModelCard, ModelList
+
+from ..openapi import openapi_document
+from ..services import Services
+
+__all__ = ["blueprint"]
+
+
+def blueprint(services: Services) -> Blueprint:
+    """Return the status routes. Their answers are made here, once."""
+    routes = Blueprint("status", __name__)
+    own_version = version("trio-render")
+    models = encode(_models(services))
+    document = encode(openapi_document(own_version))
+    about = encode({"version": own_version})
+
+    @routes.get("/health")
+    async def health() -> Response:
+        return Response(b"", content_type="text/plain")
+
+    @routes.route("/ping", methods=["GET", "POST"])
+    async def ping() -> Response:
+        return Response(b"", content_type="text/plain")
+
+    @routes.get("/version")
+    async def version_() -> Response:
+        return Response(about, content_type="application/json")
+
+    @routes.get("/v1/models")
+    async def list_models() -> Response:
+        return Response(models, content_type="application/json")
+
+    @routes.get("/openapi.json")
+    async def openapi() -> Response:
+        return Response(document, content_type="application/json")
+
+    return routes
+
+
+def _models(services: Services) -> ModelList:
+    model = services.model
+    names = services.settings.policy.served_names
+    cards = [
+        ModelCard(id=name, created=services.created, root=model.name, max_model_len=model.max_model_len)
+        for name in names
+    ]
+    return ModelList(data=cards)

@@ -1,0 +1,88 @@
+"""Serve in this process: hypercorn's trio worker in our own nursery, with our own signals."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import sys
+from functools import partial
+
+import hypercorn.trio
+import trio
+from hypercorn.config import Config
+
+from . import create_app
+from .services import Services, open_services, tuned_process
+from .settings import Settings
+
+__all__ = ["log_to_stderr", "serve"]
+
+log = logging.getLogger("trio_render.app")
+
+_BACKLOG = 1024
+
+
+async def serve(settings: Settings) -> None:
+    """Open the model, serve until SIGINT or SIGTERM, let running requests finish, and return.
+
+    Prints one line to stdout when requests are accepted. A second signal is not special: what is left
+    running after ``graceful_timeout_s`` is cancelled.
+
+    Raises:
+        ModelLoadError: the model can't be opened.
+        OSError: the address can't be bound.
+    """
+    with tuned_process():
+        async with trio.open_nursery() as nursery:
+            stop = trio.Event()
+            await nursery.start(_watch_signals, stop)
+            async with open_services(settings) as services:
+                await _serve_app(services, stop)
+            nursery.cancel_scope.cancel()
+
+
+async def _watch_signals(
+    stop: trio.Event, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+) -> None:
+    with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+        task_status.started()
+        async for _ in signals:
+            stop.set()
+
+
+async def _serve_app(services: Services, stop: trio.Event) -> None:
+    settings = services.settings
+    config = _config(settings)
+    async with trio.open_nursery() as nursery:
+        start = partial(hypercorn.trio.serve, create_app(services), config, shutdown_trigger=stop.wait)
+        urls: list[str] = await nursery.start(start)
+        print(_ready_line(services, urls[0]), flush=True)  # noqa: T201 - the contract with whoever started us
+    log.info("Stopped.")
+
+
+def _config(settings: Settings) -> Config:
+    config = Config()
+    host = f"[{settings.host}]" if ":" in settings.host else settings.host
+    config.bind = [f"{host}:{settings.port}"]
+    config.backlog = _BACKLOG
+    config.graceful_timeout = settings.graceful_timeout_s
+    config.include_server_header = False
+    config.errorlog = logging.getLogger("trio_render.hypercorn")
+    return config
+
+
+def _ready_line(services: Services, url: str) -> str:
+    settings, model = services.settings, services.model
+    names = ", ".join(settings.policy.served_names)
+    return (
+        f"Ready: {url} serves {names} (vocabulary {model.vocab_size}, context {model.max_model_len},"
+        f" encoder {model.tokenizer.encoder}; threads: render {settings.limit_render},"
+        f" derender {settings.limit_derender})"
+    )
+
+
+def log_to_stderr(level: str) -> None:
+    """Send this program's log to stderr, one line per entry."""
+    logging.basicConfig(
+        stream=sys.stderr, level=level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s"
+    )

@@ -1,0 +1,74 @@
+"""One frozen object with everything that can be set, checked once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from trio_render import Policy
+
+__all__ = ["Settings", "SettingsError"]
+
+
+class SettingsError(ValueError):
+    """A setting is out of range. The message names its command-line option."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Settings of one server process. Each has a command-line option and an environment variable.
+
+    Attributes:
+        model: a directory, a ``.gguf`` file, a hub id, or ``demo``.
+        port: 0 takes a free one; the ready line says which.
+        served_model_names: names that requests may use; empty: ``model``.
+        max_model_len: context length in tokens; ``None``: the model's.
+        chat_template: a template's file or text instead of the model's own.
+        limit_render, limit_derender: worker threads at a time, each kind by itself.
+        max_body: largest request body in bytes.
+        body_timeout_s: longest a request body may take to arrive.
+        graceful_timeout_s: longest that running requests are waited for at shutdown.
+        engine: the engine behind ``/v1/completions``; only ``none`` exists.
+        log_level: of the server's own log on stderr.
+    """
+
+    model: str
+    host: str = "127.0.0.1"
+    port: int = 8000
+    served_model_names: tuple[str, ...] = ()
+    max_model_len: int | None = None
+    chat_template: str | None = None
+    trust_request_chat_template: bool = False
+    max_logprobs: int = 20
+    limit_render: int = 2
+    limit_derender: int = 2
+    max_body: int = 64 * 1024 * 1024
+    body_timeout_s: float = 60.0
+    graceful_timeout_s: float = 20.0
+    engine: str = "none"
+    log_level: str = "info"
+
+    def __post_init__(self) -> None:
+        _require(bool(self.model), "--model", "must not be empty")
+        _require(0 <= self.port < 65536, "--port", "must be 0 to 65535")
+        _require(self.max_model_len is None or self.max_model_len >= 1, "--max-model-len", "must be at least 1")
+        _require(self.max_logprobs >= -1, "--max-logprobs", "must be at least -1")
+        _require(self.limit_render >= 1, "--limit-render", "must be at least 1")
+        _require(self.limit_derender >= 1, "--limit-derender", "must be at least 1")
+        _require(self.max_body >= 1, "--max-body", "must be at least 1")
+        _require(self.body_timeout_s > 0, "--body-timeout", "must be above 0")
+        _require(self.graceful_timeout_s >= 0, "--graceful-timeout", "must be at least 0")
+        _require(self.engine == "none", "--engine", "must be none")
+
+    @property
+    def policy(self) -> Policy:
+        """What of these settings the library's own bounds and switches are."""
+        return Policy(
+            served_names=self.served_model_names or (self.model,),
+            trust_request_chat_template=self.trust_request_chat_template,
+            max_logprobs=self.max_logprobs,
+        )
+
+
+def _require(holds: bool, option: str, what: str) -> None:
+    if not holds:
+        raise SettingsError(f"{option} {what}.")

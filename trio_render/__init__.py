@@ -1,0 +1,74 @@
+"""The GPU-less half of LLM serving: render requests into token ids, derender token ids into answers.
+
+Runs on anyio's trio and asyncio backends. Import from here.
+"""
+
+from __future__ import annotations
+
+from msgspec import Struct as _Struct
+
+from .derenderer import Derenderer as Derenderer
+from .derenderer import open_derenderer as open_derenderer
+from .errors import DeadlineExceeded as DeadlineExceeded
+from .errors import EngineError as EngineError
+from .errors import InvalidRequest as InvalidRequest
+from .errors import MalformedRequest as MalformedRequest
+from .errors import ModelLoadError as ModelLoadError
+from .errors import ModelNotFound as ModelNotFound
+from .errors import Overloaded as Overloaded
+from .errors import RenderError as RenderError
+from .model.loading import Model as Model
+from .model.loading import open_model as open_model
+from .policy import Policy as Policy
+from .protocol.chat import ChatCompletion as ChatCompletion
+from .protocol.chat import ChatRequest as ChatRequest
+from .protocol.completion import Completion as Completion
+from .protocol.completion import CompletionRequest as CompletionRequest
+from .protocol.derender import DerenderChatRequest as DerenderChatRequest
+from .protocol.derender import DerenderCompletionRequest as DerenderCompletionRequest
+from .protocol.generate import GenerateChoice as GenerateChoice
+from .protocol.generate import GenerateRequest as GenerateRequest
+from .protocol.generate import GenerateResponse as GenerateResponse
+from .protocol.sampling import SamplingParams as SamplingParams
+from .protocol.tokenize import DetokenizeRequest as DetokenizeRequest
+from .protocol.tokenize import TokenizeChatRequest as TokenizeChatRequest
+from .protocol.tokenize import TokenizeRequest as TokenizeRequest
+from .renderer import Renderer as Renderer
+from .renderer import open_renderer as open_renderer
+
+__all__ = [
+    "ChatCompletion",
+    "ChatRequest",
+    "Completion",
+    "CompletionRequest",
+    "DeadlineExceeded",
+    "DerenderChatRequest",
+    "DerenderCompletionRequest",
+    "Derenderer",
+    "DetokenizeRequest",
+    "EngineError",
+    "GenerateChoice",
+    "GenerateRequest",
+    "GenerateResponse",
+    "InvalidRequest",
+    "MalformedRequest",
+    "Model",
+    "ModelLoadError",
+    "ModelNotFound",
+    "Overloaded",
+    "Policy",
+    "RenderError",
+    "Renderer",
+    "SamplingParams",
+    "TokenizeChatRequest",
+    "TokenizeRequest",
+    "open_derenderer",
+    "open_model",
+    "open_renderer",
+]
+
+for _name in __all__:
+    # Wire types keep their module: msgspec looks up their annotations there.
+    if not isinstance(globals()[_name], type(_Struct)):
+        globals()[_name].__module__ = __name__
+del _name, _Struct

@@ -1,0 +1,1 @@
+"""Where CPU work leaves the event loop. Knows no models and no requests."""

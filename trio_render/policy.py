@@ -1,0 +1,39 @@
+"""What the operator allows: bounds and switches that are not the model's own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .errors import ModelNotFound
+
+__all__ = ["Policy"]
+
+_SHOWN_NAME_CHARS = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """Bounds and switches of one renderer or derenderer.
+
+    Attributes:
+        served_names: names a request's ``model`` may carry; the first one is written into answers.
+            Empty: the name the model was opened with.
+        trust_request_chat_template: accept ``chat_template`` from requests. Off by default: such a
+            template runs (sandboxed and bounded) on this machine.
+        max_logprobs: most ``logprobs`` / ``top_logprobs`` a request may ask for; -1 is no bound but
+            the vocabulary.
+        max_prompts: most prompts in one completion request.
+        max_sequences: most sequences (``n``, or choices in one answer).
+    """
+
+    served_names: tuple[str, ...] = ()
+    trust_request_chat_template: bool = False
+    max_logprobs: int = 20
+    max_prompts: int = 1024
+    max_sequences: int = 16384
+
+    def check_model(self, requested: str | None) -> None:
+        """Raise `ModelNotFound` unless ``requested`` is served here; ``None`` and ``""`` always are."""
+        if requested and requested not in self.served_names:
+            shown = requested[:_SHOWN_NAME_CHARS]
+            raise ModelNotFound(f"The model {shown!r} does not exist.", "model")

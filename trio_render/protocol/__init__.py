@@ -1,0 +1,1 @@
+"""Wire types: what travels as JSON. They import nothing of ours but the error types."""

@@ -1,0 +1,151 @@
+"""Completion request -> one `GenerateRequest` per prompt.
+
+Split in two, so that a batch can fan out: `plan_completion` checks everything that the prompts share,
+`CompletionPlan.render` does one prompt.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from ..errors import InvalidRequest, MalformedRequest
+from ..model.loading import Model
+from ..policy import Policy
+from ..protocol.completion import CompletionRequest
+from ..protocol.generate import GenerateRequest
+from .bounds import check_cache_salt, check_stream_fields
+from .prompt import Prompt, encode_prompt, token_prompt
+from .request_id import request_id
+from .sampling import SamplingBasis, logprob_count, resolve_max_tokens, sampling_basis
+from .truncation import Truncation
+
+__all__ = ["CompletionPlan", "plan_completion"]
+
+_DEFAULT_MAX_TOKENS = 16
+_TOKEN_ID_CHARS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class CompletionPlan:
+    """A checked request: its prompts, and what they share. Any prompt may be rendered by any thread."""
+
+    model: Model
+    request: CompletionRequest
+    prompts: list[str] | list[list[int]]
+    truncation: Truncation
+    basis: SamplingBasis
+    cache_salt: str | None
+    base_id: str
+
+    def size(self, index: int) -> int:
+        """Return a prompt's size in characters: what its rendering costs grows with it."""
+        prompt = self.prompts[index]
+        return len(prompt) if isinstance(prompt, str) else len(prompt) * _TOKEN_ID_CHARS
+
+    def render(self, index: int) -> GenerateRequest:
+        """Return prompt ``index`` for an engine. Raises `InvalidRequest` when it is too long, or empty."""
+        request, model = self.request, self.model
+        prompt = self._prompt(index)
+        max_tokens = resolve_max_tokens(
+            request.max_tokens,
+            model.sampling_defaults.get("max_new_tokens", _DEFAULT_MAX_TOKENS),
+            len(prompt.token_ids),
+            model,
+            echo_only=bool(request.echo),
+        )
+        if request.min_tokens is not None and request.min_tokens > max_tokens:
+            raise InvalidRequest(
+                f"min_tokens must be at most max_tokens ({max_tokens}), not {request.min_tokens}.", "min_tokens"
+            )
+        suffix = f"-{index}" if len(self.prompts) > 1 else ""
+        return GenerateRequest(
+            request_id=self.base_id + suffix,
+            token_ids=prompt.token_ids,
+            token_offsets=prompt.offsets,
+            sampling_params=self.basis.with_max_tokens(max_tokens),
+            model=request.model,
+            output_mode="tokens",
+            stream=bool(request.stream),
+            stream_options=request.stream_options if request.stream else None,
+            priority=request.priority or 0,
+            cache_salt=self.cache_salt,
+            return_token_ids=request.return_token_ids or None,
+            kv_transfer_params=request.kv_transfer_params,
+            ec_transfer_params=request.ec_transfer_params,
+        )
+
+    def _prompt(self, index: int) -> Prompt:
+        prompt = self.prompts[index]
+        if isinstance(prompt, str):
+            return encode_prompt(
+                self.model,
+                prompt,
+                add_special_tokens=self.request.add_special_tokens is not False,
+                with_offsets=bool(self.request.return_token_offsets),
+                truncation=self.truncation,
+            )
+        return token_prompt(self.model, prompt, self.truncation, "body.prompt")
+
+
+def plan_completion(
+    model: Model, policy: Policy, request: CompletionRequest, base_id: str | None = None
+) -> CompletionPlan:
+    """Check what all prompts of ``request`` share.
+
+    Raises:
+        ModelNotFound: ``model`` is not served here.
+        InvalidRequest: the parameter at fault is named.
+        MalformedRequest: ``prompt`` is of none of its four forms.
+    """
+    policy.check_model(request.model)
+    check_stream_fields(request)
+    check_completion_fields(request)
+    prompts = _prompts(request.prompt, policy)
+    logprobs = logprob_count(request.logprobs, "logprobs", policy)
+    prompt_logprobs = logprob_count(request.prompt_logprobs, "prompt_logprobs", policy)
+    return CompletionPlan(
+        model=model,
+        request=request,
+        prompts=prompts,
+        truncation=Truncation.of(request, model),
+        basis=sampling_basis(
+            request,
+            model,
+            policy,
+            logprobs=logprobs,
+            prompt_logprobs=logprobs if prompt_logprobs is None and request.echo else prompt_logprobs,
+        ),
+        cache_salt=check_cache_salt(request.cache_salt),
+        base_id=request_id("cmpl", base_id or request.request_id),
+    )
+
+
+def check_completion_fields(request: CompletionRequest) -> None:
+    """Raise `InvalidRequest` for a prompt that is missing, or fields that this server can't serve."""
+    if request.suffix is not None:
+        raise InvalidRequest("suffix is not supported.", "suffix")
+    embeds = request.prompt_embeds
+    if embeds is not None and embeds != []:
+        raise InvalidRequest("prompt_embeds are not enabled on this server.", "prompt_embeds")
+    if request.prompt is None or request.prompt == "" or request.prompt == []:
+        raise InvalidRequest("prompt is required, and must not be empty.", "prompt")
+
+
+def _prompts(prompt: Any, policy: Policy) -> list[str] | list[list[int]]:
+    if isinstance(prompt, str):
+        return [prompt]
+    if isinstance(prompt, list):
+        if all(type(item) is int for item in prompt):
+            return [prompt]
+        if len(prompt) > policy.max_prompts:
+            raise InvalidRequest(
+                f"A request takes at most {policy.max_prompts} prompts, not {len(prompt)}.", "prompt"
+            )
+        if all(isinstance(item, str) for item in prompt):
+            return prompt
+        if all(isinstance(item, list) and all(type(i) is int for i in item) for item in prompt):
+            return prompt
+    raise MalformedRequest(
+        "prompt must be a text, a list of texts, a list of token ids, or a list of such lists.", "body.prompt"
+    )
