@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING
 
-from quart_trio import QuartTrio
+if TYPE_CHECKING:
+    from quart_trio import QuartTrio
 
-from .disconnect import FinishBeforeDisconnect
-from .errors import register_error_handlers
-from .routes import derender, render, status, tokenize
-from .services import Services, open_services
-from .settings import Settings
+    from .services import Services
 
-__all__ = ["Settings", "create_app"]
+__all__ = ["create_app"]
 
 
 def create_app(services: Services | None = None) -> QuartTrio:
@@ -20,38 +17,13 @@ def create_app(services: Services | None = None) -> QuartTrio:
 
     Args:
         services: open services that outlive the app, as `app.serving.serve` hands them over. ``None``: the
-            app opens its own in its lifespan, with settings from the environment
-            (``TRIO_RENDER_MODEL`` and so on), for ``hypercorn -k trio 'app:create_app()'``.
+            app opens its own in its lifespan, with settings from the environment (``TRIO_RENDER_MODEL``
+            and so on), for ``hypercorn -k trio 'app:create_app()'``.
 
     Raises:
         SettingsError: without ``services``, a setting in the environment is missing or out of range.
     """
-    app = QuartTrio(__name__, static_folder=None)
-    # Bodies are counted and timed in app.body; a response may take as long as its work does.
-    app.config["MAX_CONTENT_LENGTH"] = None
-    app.config["BODY_TIMEOUT"] = None
-    app.config["RESPONSE_TIMEOUT"] = None
-    register_error_handlers(app)
-    if services is not None:
-        _add_routes(app, services)
-    else:
-        _open_in_lifespan(app)
-    app.asgi_app = FinishBeforeDisconnect(app.asgi_app)  # type: ignore[method-assign]
-    return app
+    # Quart takes a third of a second to import, which --help need not wait for, and a start overlaps.
+    from .application import build_app
 
-
-def _add_routes(app: QuartTrio, services: Services) -> None:
-    for family in (render, derender, tokenize, status):
-        app.register_blueprint(family.blueprint(services))
-
-
-def _open_in_lifespan(app: QuartTrio) -> None:
-    from .cli import settings_from_environment
-
-    settings: Settings = settings_from_environment()
-
-    @app.while_serving
-    async def services() -> AsyncIterator[None]:
-        async with open_services(settings) as opened:
-            _add_routes(app, opened)
-            yield
+    return build_app(services)

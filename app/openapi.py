@@ -108,6 +108,8 @@ def _json(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def _responses(schema: dict[str, Any] | None) -> dict[str, Any]:
-    success = {"description": "Success"} if schema is None else {"description": "Success", "content": _json(schema)}
+    success = (
+        {"description": "Success"} if schema is None else {"description": "Success", "content": _json(schema)}
+    )
     error = {"description": "Error", "content": _json({"$ref": "#/components/schemas/Error"})}
     return {"200": success, "4XX": error, "5XX": error}

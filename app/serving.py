@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import importlib
 import logging
 import signal
 import sys
 from functools import partial
+from typing import TYPE_CHECKING
 
-import hypercorn.trio
 import trio
-from hypercorn.config import Config
+
+if TYPE_CHECKING:
+    from hypercorn.config import Config
 
 from . import create_app
 from .services import Services, open_services, tuned_process
@@ -36,6 +39,7 @@ async def serve(settings: Settings) -> None:
         async with trio.open_nursery() as nursery:
             stop = trio.Event()
             await nursery.start(_watch_signals, stop)
+            nursery.start_soon(trio.to_thread.run_sync, importlib.import_module, "app.application")
             async with open_services(settings) as services:
                 await _serve_app(services, stop)
             nursery.cancel_scope.cancel()
@@ -51,16 +55,20 @@ async def _watch_signals(
 
 
 async def _serve_app(services: Services, stop: trio.Event) -> None:
-    settings = services.settings
-    config = _config(settings)
+    import hypercorn.trio
+
     async with trio.open_nursery() as nursery:
-        start = partial(hypercorn.trio.serve, create_app(services), config, shutdown_trigger=stop.wait)
+        start = partial(
+            hypercorn.trio.serve, create_app(services), _config(services.settings), shutdown_trigger=stop.wait
+        )
         urls: list[str] = await nursery.start(start)
         print(_ready_line(services, urls[0]), flush=True)  # noqa: T201 - the contract with whoever started us
     log.info("Stopped.")
 
 
 def _config(settings: Settings) -> Config:
+    from hypercorn.config import Config
+
     config = Config()
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
     config.bind = [f"{host}:{settings.port}"]

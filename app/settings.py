@@ -50,7 +50,9 @@ class Settings:
     def __post_init__(self) -> None:
         _require(bool(self.model), "--model", "must not be empty")
         _require(0 <= self.port < 65536, "--port", "must be 0 to 65535")
-        _require(self.max_model_len is None or self.max_model_len >= 1, "--max-model-len", "must be at least 1")
+        _require(
+            self.max_model_len is None or self.max_model_len >= 1, "--max-model-len", "must be at least 1"
+        )
         _require(self.max_logprobs >= -1, "--max-logprobs", "must be at least -1")
         _require(self.limit_render >= 1, "--limit-render", "must be at least 1")
         _require(self.limit_derender >= 1, "--limit-derender", "must be at least 1")

@@ -104,7 +104,9 @@ class Renderer:
     def _chat(self, checkpoint: Callable[[], None], request: ChatRequest) -> GenerateRequest:
         return render_chat(self.model, self.policy, request, checkpoint)
 
-    def _completion(self, checkpoint: Callable[[], None], request: CompletionRequest) -> list[GenerateRequest]:
+    def _completion(
+        self, checkpoint: Callable[[], None], request: CompletionRequest
+    ) -> list[GenerateRequest]:
         plan = plan_completion(self.model, self.policy, request)
         rendered = []
         for index in range(len(plan.prompts)):

@@ -74,7 +74,8 @@ def _check_body(model: Model, policy: Policy, body: DerenderCompletionRequest) -
         value = getattr(body, name)
         if value is not None and len(value) != len(responses):
             raise MalformedRequest(
-                f"{name} must have one entry per response ({len(responses)}), not {len(value)}.", f"body.{name}"
+                f"{name} must have one entry per response ({len(responses)}), not {len(value)}.",
+                f"body.{name}",
             )
     for n, prompt_ids in enumerate(body.prompt_token_ids or ()):
         check_prompt_ids(model, prompt_ids, f"body.prompt_token_ids.{n}")

@@ -125,9 +125,7 @@ def chat_logprobs(
     return msgspec.Raw(f'{{"content":[{",".join(entries)}]}}'.encode())
 
 
-def _chat_entry(
-    place: _Place, cache: FragmentCache, entry: Candidate | TokenLogprob, model: Model
-) -> str:
+def _chat_entry(place: _Place, cache: FragmentCache, entry: Candidate | TokenLogprob, model: Model) -> str:
     token_id = _token_id(entry, model)
     fragment = None if token_id is None else cache.chat(token_id)
     if fragment is None:

@@ -34,6 +34,8 @@ def _entry(model: Model, key: str, entry: dict[str, Any]) -> dict[str, Any]:
     if entry.get("decoded_token") is not None:
         return entry
     if not (key.isascii() and key.isdecimal() and len(key) < 20 and int(key) < model.vocab_size):
-        raise InvalidRequest("Keys of prompt_logprobs must be token ids of the vocabulary.", "prompt_logprobs")
+        raise InvalidRequest(
+            "Keys of prompt_logprobs must be token ids of the vocabulary.", "prompt_logprobs"
+        )
     value = model.tokenizer.table.byte_values[int(key)]
     return {**entry, "decoded_token": value.decode("utf-8", "replace")}

@@ -36,7 +36,6 @@ def token_text(table: TokenTable, token_id: int, held: bytes) -> tuple[str, byte
         return ("" if shown.endswith("\ufffd") else shown), b""
 
 
-
 def whole_text(value: bytes) -> str | None:
     """Return a token's text where it is valid UTF-8 by itself, else ``None``."""
     try:

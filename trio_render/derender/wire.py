@@ -37,7 +37,9 @@ def chat_json(
 def completion_json(model: Model, policy: Policy, body: bytes, checkpoint: Callable[[], None]) -> bytes:
     """Return the JSON answer to a completion derender body. Raises what `derender_completion` raises."""
     _refuse_stream(model, policy, body, DerenderCompletionChunk)
-    return encode(derender_completion(model, policy, decode_body(body, DerenderCompletionRequest), checkpoint))
+    return encode(
+        derender_completion(model, policy, decode_body(body, DerenderCompletionRequest), checkpoint)
+    )
 
 
 def detokenize_json(model: Model, policy: Policy, body: bytes) -> bytes:

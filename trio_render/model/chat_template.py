@@ -93,7 +93,7 @@ class ChatTemplate:
                     raise InvalidRequest("The chat template writes too long a prompt.")
         except InvalidRequest:
             raise
-        except Exception as error:  # noqa: BLE001 - a template can raise anything; all of it is the request's
+        except Exception as error:
             raise InvalidRequest(f"The chat template refused the request: {_shown(error)}") from None
         return "".join(pieces)
 
@@ -132,4 +132,3 @@ def _cut_at_mark(prompt: str, final: str) -> str:
 def _shown(error: BaseException) -> str:
     text = str(error) or type(error).__name__
     return text.encode("utf-8", "replace").decode()[:_SHOWN_CHARS].rstrip(".")
-

@@ -181,7 +181,10 @@ def _through_transformers(source: str, gguf_file: str | None = None) -> _Parts:
     template = tokenizer.chat_template
     return _Parts(
         tokenizer_json=backend.to_str(),
-        tokenizer_config={**tokenizer.special_tokens_map, "extra_special_tokens": tokenizer.all_special_tokens},
+        tokenizer_config={
+            **tokenizer.special_tokens_map,
+            "extra_special_tokens": tokenizer.all_special_tokens,
+        },
         config=config,
         generation_config=generation,
         chat_template=template.get("default") if isinstance(template, dict) else template,
@@ -243,4 +246,6 @@ def _override_text(given: str | Path) -> str:
     try:
         return Path(given).read_text(encoding="utf-8")
     except OSError as error:
-        raise ModelLoadError(f"The chat template {str(given)[:200]!r} can't be read: {error.strerror}.") from None
+        raise ModelLoadError(
+            f"The chat template {str(given)[:200]!r} can't be read: {error.strerror}."
+        ) from None

@@ -57,7 +57,7 @@ class _Dict:
 class _Namespace(jinja2.utils.Namespace):
     """``namespace(...)`` that keeps no names with a leading underscore."""
 
-    def __init__(*args: Any, **kwargs: Any) -> None:  # noqa: N805 - so that namespace(self=1) works
+    def __init__(*args: Any, **kwargs: Any) -> None:
         self, rest = args[0], args[1:]
         attributes = dict(*rest, **kwargs)
         for name in attributes:
@@ -103,7 +103,7 @@ class TemplateEnvironment(jinja2.sandbox.ImmutableSandboxedEnvironment):
             concat.nodes = [jinja2.nodes.Filter(parts, "__joined", [], [], None, None, lineno=concat.lineno)]
         return tree
 
-    def call(__self, __context: Context, __obj: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N805
+    def call(__self, __context: Context, __obj: Any, *args: Any, **kwargs: Any) -> Any:
         pace = _pace(__context)
         pace.step()
         target = getattr(__obj, "__self__", getattr(__obj, "format_text", None))
@@ -186,4 +186,4 @@ def _raise_exception(message: str) -> None:
 
 
 def _strftime_now(format_: str) -> str:
-    return datetime.now().strftime(format_)  # noqa: DTZ005 - local time, as transformers gives
+    return datetime.now().strftime(format_)

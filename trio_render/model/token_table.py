@@ -1,4 +1,4 @@
-"""What each token id stands for: id -> bytes, id -> text. Built once, immutable, shared by threads."""
+"""What each token id stands for: id -> bytes. Built once, immutable, shared by threads."""
 
 from __future__ import annotations
 
@@ -86,25 +86,21 @@ def decoder_rules(spec: dict[str, Any] | None) -> DecoderRules:
 
 
 class TokenTable:
-    """Id -> bytes and id -> vocabulary piece, padded with nothing up to the model's vocabulary size.
+    """Id -> bytes, padded with nothing up to the model's vocabulary size.
 
     Safe to use from many threads. Ids inside the model's vocabulary that the tokenizer doesn't know
     (padding of the embedding matrix) stand for no bytes.
     """
 
-    __slots__ = ("byte_values", "pieces", "rules", "special_ids")
+    __slots__ = ("byte_values", "rules", "special_ids")
 
     def __init__(
         self, pieces: Sequence[str | None], rules: DecoderRules, special_ids: frozenset[int], vocab_size: int
     ) -> None:
         self.rules = rules
         self.special_ids = special_ids
-        self.pieces = list(pieces) + [None] * (vocab_size - len(pieces))
-        self.byte_values = [b"" if piece is None else rules.piece_bytes(piece) for piece in self.pieces]
+        self.byte_values = [b"" if piece is None else rules.piece_bytes(piece) for piece in pieces]
+        self.byte_values += [b""] * (vocab_size - len(pieces))
 
     def __len__(self) -> int:
         return len(self.byte_values)
-
-    def is_special(self, token_id: int) -> bool:
-        """Say whether ``token_id`` is hidden by ``skip_special_tokens``."""
-        return token_id in self.special_ids

@@ -8,7 +8,9 @@ silently). Truncation slices ids. Every encode used lets go of the GIL.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import fastokens
@@ -50,31 +52,27 @@ class Tokenizer:
     """
 
     def __init__(self, tokenizer_json: str, extra_special: Sequence[str], vocab_size: int) -> None:
-        try:
-            exact = tokenizers.Tokenizer.from_str(tokenizer_json)
-        except Exception as error:  # the package raises bare Exception
-            raise ModelLoadError(f"The tokenizer can't be read: {error}.") from error
-        exact.no_truncation()
-        exact.no_padding()
-        self._exact = exact
-        spec = _spec_without_vocabulary(exact)
-        added = exact.get_added_tokens_decoder()
-        special = {i for i, token in added.items() if token.special}
-        special.update(i for i in map(exact.token_to_id, extra_special) if i is not None)
-        size = max(exact.get_vocab_size(with_added_tokens=True), *(i + 1 for i in added), 1)
-        self.vocab_size = max(vocab_size, size)
-        """Ids at or above this one are refused. Shape of the embedding, so it may exceed the tokenizer's."""
-        self.table = TokenTable(
-            [exact.id_to_token(i) for i in range(size)],
-            decoder_rules(spec["decoder"]),
-            frozenset(special),
-            self.vocab_size,
-        )
-        strips = any(token.lstrip or token.rstrip for token in added.values())
-        self.bound = TextBound.of(self.table, spec["normalizer"], strips)
-        self._prefix, self._suffix = _template_ids(exact)
-        self._added_texts = [token.content for token in added.values()]
-        self._fast = self._checked_fast(tokenizer_json)
+        with _opening_fast(tokenizer_json) as opened:
+            exact = _opened_exact(tokenizer_json)
+            spec = _spec_without_vocabulary(exact)
+            added = exact.get_added_tokens_decoder()
+            special = {i for i, token in added.items() if token.special}
+            special.update(i for i in map(exact.token_to_id, extra_special) if i is not None)
+            size = max(exact.get_vocab_size(with_added_tokens=True), *(i + 1 for i in added), 1)
+            self._exact = exact
+            self.vocab_size = max(vocab_size, size)
+            """Ids at or above this one are refused. Shape of the embedding, so it may exceed the tokenizer's."""
+            self.table = TokenTable(
+                [exact.id_to_token(i) for i in range(size)],
+                decoder_rules(spec["decoder"]),
+                frozenset(special),
+                self.vocab_size,
+            )
+            strips = any(token.lstrip or token.rstrip for token in added.values())
+            self.bound = TextBound.of(self.table, spec["normalizer"], strips)
+            self._prefix, self._suffix = _template_ids(exact)
+        markers = [token.content for token in added.values()]
+        self._fast = opened[0] if opened and _agree(opened[0], exact, markers) else None
 
     @property
     def encoder(self) -> str:
@@ -112,26 +110,58 @@ class Tokenizer:
             raise InvalidRequest("The text is not valid Unicode: it holds a lone surrogate.") from None
         return list(encoding.ids), list(encoding.offsets)
 
-    def _checked_fast(self, tokenizer_json: str) -> Any | None:
-        try:
+    def piece(self, token_id: int) -> str:
+        """Return the vocabulary's own spelling of an id (``Ġworld``); empty for ids it doesn't know."""
+        piece: str | None = self._exact.id_to_token(token_id)
+        return piece or ""
+
+
+def _opened_exact(tokenizer_json: str) -> tokenizers.Tokenizer:
+    try:
+        exact = tokenizers.Tokenizer.from_str(tokenizer_json)
+    except Exception as error:  # the package raises bare Exception
+        raise ModelLoadError(f"The tokenizer can't be read: {error}.") from error
+    exact.no_truncation()
+    exact.no_padding()
+    return exact
+
+
+@contextmanager
+def _opening_fast(tokenizer_json: str) -> Iterator[list[Any]]:
+    """Open the tokenizer with ``fastokens`` beside the block; after it, the list holds it, or is empty.
+
+    It takes a second for 129,000 tokens and lets go of the GIL, so a thread of its own, joined here,
+    saves that second a third.
+    """
+    opened: list[Any] = []
+
+    def open_() -> None:
+        # What it doesn't support is a reason to do without it, whatever it raises.
+        with suppress(Exception):
             fast = fastokens.Tokenizer.from_json_str(tokenizer_json)
-        except (ValueError, RuntimeError, NotImplementedError):
-            return None
-        fast.no_truncation()
-        fast.no_padding()
-        markers = self._added_texts[:64]
-        texts = [
-            *_HARD_TEXTS,
-            *(f"{marker}a {marker} b\n{marker}" for marker in markers),
-            "".join(markers),
-            *(marker[:-1] for marker in markers[:8]),
-        ]
-        wanted = self._exact.encode_batch_fast(texts, add_special_tokens=False)
-        agrees = all(
-            list(fast.encode(text).ids) == list(encoding.ids)
-            for text, encoding in zip(texts, wanted, strict=True)
-        )
-        return fast if agrees else None
+            fast.no_truncation()
+            fast.no_padding()
+            opened.append(fast)
+
+    thread = threading.Thread(target=open_, name="trio_render-open-fastokens")
+    thread.start()
+    try:
+        yield opened
+    finally:
+        thread.join()
+
+
+def _agree(fast: Any, exact: tokenizers.Tokenizer, markers: list[str]) -> bool:
+    """Say whether the two encode hard texts, and texts with this vocabulary's markers, to the same ids."""
+    some = markers[:64]
+    texts = [
+        *_HARD_TEXTS,
+        *(f"{marker}a {marker} b\n{marker}" for marker in some),
+        "".join(some),
+        *(marker[:-1] for marker in some[:8]),
+    ]
+    wanted = exact.encode_batch_fast(texts, add_special_tokens=False)
+    return all(list(fast.encode(text).ids) == list(ids.ids) for text, ids in zip(texts, wanted, strict=True))
 
 
 def _spec_without_vocabulary(exact: tokenizers.Tokenizer) -> dict[str, Any]:

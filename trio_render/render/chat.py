@@ -95,9 +95,7 @@ def render_chat(
     )
 
 
-def chat_text(
-    model: Model, policy: Policy, request: ChatRequest, checkpoint: Callable[[], None]
-) -> ChatText:
+def chat_text(model: Model, policy: Policy, request: ChatRequest, checkpoint: Callable[[], None]) -> ChatText:
     """Return the prompt text of ``request``'s messages.
 
     Raises:

@@ -56,7 +56,8 @@ class CompletionPlan:
         )
         if request.min_tokens is not None and request.min_tokens > max_tokens:
             raise InvalidRequest(
-                f"min_tokens must be at most max_tokens ({max_tokens}), not {request.min_tokens}.", "min_tokens"
+                f"min_tokens must be at most max_tokens ({max_tokens}), not {request.min_tokens}.",
+                "min_tokens",
             )
         suffix = f"-{index}" if len(self.prompts) > 1 else ""
         return GenerateRequest(

@@ -36,7 +36,12 @@ class SamplingBasis:
 
 
 def sampling_basis(
-    request: SamplingFields, model: Model, policy: Policy, *, logprobs: int | None, prompt_logprobs: int | None
+    request: SamplingFields,
+    model: Model,
+    policy: Policy,
+    *,
+    logprobs: int | None,
+    prompt_logprobs: int | None,
 ) -> SamplingBasis:
     """Return the engine's parameters for ``request``.
 

@@ -36,10 +36,9 @@ def tokenize(
         special = bool(request.add_special_tokens)
     before, after = model.tokenizer.special_affixes(special)
     ids = before + model.tokenizer.encode(text) + after
-    pieces = model.tokenizer.table.pieces
     return TokenizeResponse(
         count=len(ids),
         max_model_len=model.max_model_len,
         tokens=ids,
-        token_strs=[pieces[i] or "" for i in ids] if request.return_token_strs else None,
+        token_strs=list(map(model.tokenizer.piece, ids)) if request.return_token_strs else None,
     )

@@ -44,7 +44,9 @@ def _check_named(choice: dict[str, Any], tools: list[Tool]) -> None:
     if choice.get("type") != "function" or not isinstance(name, str) or not name:
         raise InvalidRequest("tool_choice must name a function.", "tool_choice.function.name")
     if all(tool.function.name != name for tool in tools):
-        raise InvalidRequest("tool_choice names a function that is not in tools.", "tool_choice.function.name")
+        raise InvalidRequest(
+            "tool_choice names a function that is not in tools.", "tool_choice.function.name"
+        )
 
 
 def template_tools(tools: list[Tool] | None) -> list[dict[str, Any]] | None:

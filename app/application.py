@@ -1,0 +1,46 @@
+"""The Quart-Trio app: error shapes, routes, and where its services come from."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+from quart_trio import QuartTrio
+
+from .cli import settings_from_environment
+from .disconnect import FinishBeforeDisconnect
+from .errors import register_error_handlers
+from .routes import derender, render, status, tokenize
+from .services import Services, open_services
+
+__all__ = ["build_app"]
+
+
+def build_app(services: Services | None) -> QuartTrio:
+    """Return the app; see `app.create_app`."""
+    app = QuartTrio(__name__, static_folder=None)
+    # Bodies are counted and timed in app.body; a response may take as long as its work does.
+    app.config["MAX_CONTENT_LENGTH"] = None
+    app.config["BODY_TIMEOUT"] = None
+    app.config["RESPONSE_TIMEOUT"] = None
+    register_error_handlers(app)
+    if services is not None:
+        _add_routes(app, services)
+    else:
+        _open_in_lifespan(app)
+    app.asgi_app = FinishBeforeDisconnect(app.asgi_app)  # type: ignore[method-assign]
+    return app
+
+
+def _add_routes(app: QuartTrio, services: Services) -> None:
+    for family in (render, derender, tokenize, status):
+        app.register_blueprint(family.blueprint(services))
+
+
+def _open_in_lifespan(app: QuartTrio) -> None:
+    settings = settings_from_environment()
+
+    @app.while_serving
+    async def services() -> AsyncIterator[None]:
+        async with open_services(settings) as opened:
+            _add_routes(app, opened)
+            yield
