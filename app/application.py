@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 
 from quart_trio import QuartTrio
 
@@ -40,7 +40,7 @@ def _open_in_lifespan(app: QuartTrio) -> None:
     settings = settings_from_environment()
 
     @app.while_serving
-    async def services() -> AsyncIterator[None]:
+    async def services() -> AsyncGenerator[None]:
         async with open_services(settings) as opened:
             _add_routes(app, opened)
             yield

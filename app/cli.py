@@ -14,7 +14,7 @@ _PREFIX = "TRIO_RENDER"
 _SIZES = {"": 1, "K": 1024, "M": 1024**2, "G": 1024**3}
 
 
-class _Size(click.ParamType):
+class _Size(click.ParamType):  # type: ignore[type-arg]  # generic from click 8.2 on only
     """A number of bytes: ``1000000``, ``512K``, ``64M``, ``1G`` (binary multiples, ``iB`` optional)."""
 
     name = "size"
@@ -26,7 +26,7 @@ class _Size(click.ParamType):
         digits = text.rstrip("KMG")
         if digits.isdecimal() and text[len(digits) :] in _SIZES:
             return int(digits) * _SIZES[text[len(digits) :]]
-        self.fail(f"{value!r} is not a size such as 64M.", param, ctx)
+        raise click.BadParameter(f"{value!r} is not a size such as 64M.", ctx, param)
 
 
 @click.group()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from types import UnionType
+from typing import Any, get_args
 
 import msgspec
 
@@ -98,9 +99,7 @@ def openapi_document(version: str) -> dict[str, Any]:
 
 
 def _arms(type_: Any) -> tuple[Any, ...]:
-    if isinstance(type_, type(TokenizeRequest | TokenizeChatRequest)):
-        return tuple(type_.__args__)
-    return (type_,)
+    return get_args(type_) if isinstance(type_, UnionType) else (type_,)
 
 
 def _json(schema: dict[str, Any]) -> dict[str, Any]:

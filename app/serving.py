@@ -39,10 +39,15 @@ async def serve(settings: Settings) -> None:
         async with trio.open_nursery() as nursery:
             stop = trio.Event()
             await nursery.start(_watch_signals, stop)
-            nursery.start_soon(trio.to_thread.run_sync, importlib.import_module, "app.application")
+            nursery.start_soon(_import_app)
             async with open_services(settings) as services:
                 await _serve_app(services, stop)
             nursery.cancel_scope.cancel()
+
+
+async def _import_app() -> None:
+    """Import Quart while the model loads, which lets go of the GIL most of the time."""
+    await trio.to_thread.run_sync(importlib.import_module, "app.application")
 
 
 async def _watch_signals(

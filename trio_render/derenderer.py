@@ -49,7 +49,7 @@ class Derenderer:
         return await run_in_thread(self._chat, self.limiter, request)
 
     async def chat_batch(self, requests: Sequence[DerenderChatRequest]) -> list[ChatCompletion]:
-        """Return `chat` of each request, in order. The first failure cancels the others and is raised."""
+        """Return `chat` of each request, in order. The first failure cancels the others."""
         return await fan_out(self.chat, requests, self._in_flight)
 
     async def completion(self, request: DerenderCompletionRequest) -> Completion:
@@ -60,7 +60,7 @@ class Derenderer:
         return await run_in_thread(self._completion, self.limiter, request)
 
     async def completion_batch(self, requests: Sequence[DerenderCompletionRequest]) -> list[Completion]:
-        """Return `completion` of each request, in order. The first failure cancels the others and is raised."""
+        """Return `completion` of each request, in order. The first failure cancels the others."""
         return await fan_out(self.completion, requests, self._in_flight)
 
     async def detokenize(self, request: DetokenizeRequest) -> DetokenizeResponse:

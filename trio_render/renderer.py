@@ -48,7 +48,7 @@ class Renderer:
         return await run_in_thread(self._chat, self.limiter, request)
 
     async def chat_batch(self, requests: Sequence[ChatRequest]) -> list[GenerateRequest]:
-        """Return `chat` of each request, in order. The first failure cancels the others and is raised."""
+        """Return `chat` of each request, in order. The first failure cancels the others."""
         return await fan_out(self.chat, requests, self._in_flight)
 
     async def completion(self, request: CompletionRequest) -> list[GenerateRequest]:
@@ -59,7 +59,7 @@ class Renderer:
         return await run_in_thread(self._completion, self.limiter, request)
 
     async def completion_batch(self, requests: Sequence[CompletionRequest]) -> list[list[GenerateRequest]]:
-        """Return `completion` of each request, in order. The first failure cancels the others and is raised."""
+        """Return `completion` of each request, in order. The first failure cancels the others."""
         return await fan_out(self.completion, requests, self._in_flight)
 
     async def tokenize(self, request: TokenizeRequest | TokenizeChatRequest) -> TokenizeResponse:

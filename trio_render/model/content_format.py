@@ -45,7 +45,9 @@ def _aliases(tree: nodes.Template, names: set[str]) -> set[str]:
 def _root(node: nodes.Node | None) -> str | None:
     """Return the variable that an expression of filters, tests and slices starts from."""
     while True:
-        if isinstance(node, nodes.Filter | nodes.Test) or (isinstance(node, nodes.Getitem) and isinstance(node.arg, nodes.Slice)):
+        if isinstance(node, nodes.Filter | nodes.Test):
+            node = node.node
+        elif isinstance(node, nodes.Getitem) and isinstance(node.arg, nodes.Slice):
             node = node.node
         elif isinstance(node, nodes.Name):
             return node.name

@@ -31,9 +31,10 @@ _HARD_TEXTS = (
     "I'm WE'LL y'all'd've O'Neil\u2019s",
     "0 12 123 1234567890 3.14 1,000 \u0663\u0664 \u2460 \u2163",
     "caf\u00e9 cafe\u0301 o\u0302\u0323 \u212b \ufb01 \uac00\u1100\u1161",
-    "\u4eca\u5929\u5929\u6c14\u5f88\u597d\u3002\u65e5\u672c\u8a9e\u306e\u30c6\u30b9\u30c8 \ud55c\uad6d\uc5b4",
-    "\u0645\u0631\u062d\u0628\u0627 \u05e9\u05dc\u05d5\u05dd \u0928\u092e\u0938\u094d\u0924\u0947 \u0e44\u0e17\u0e22",
-    "\U0001f468\u200d\U0001f469\u200d\U0001f467 \U0001f1e9\U0001f1ea \U0001f44d\U0001f3fd \u2764\ufe0f \U0001d518",
+    "\u4eca\u5929\u5929\u6c14\u5f88\u597d\u3002\u65e5\u672c\u8a9e\u306e\u30c6\u30b9\u30c8",
+    "\ud55c\uad6d\uc5b4 \u0645\u0631\u062d\u0628\u0627 \u05e9\u05dc\u05d5\u05dd \u0928\u092e\u0938\u094d\u0924\u0947",
+    "\U0001f468\u200d\U0001f469\u200d\U0001f467 \U0001f1e9\U0001f1ea \U0001f44d\U0001f3fd",
+    "\u0e44\u0e17\u0e22 \u2764\ufe0f \U0001d518",
     "a\x00b\x1b[31m\x7f\x85\u00a0\u2003\u200b\ufeff\u2028x",
     "\u2581x \u0120y \u010az \ufffd \ufffe <0x0A>",
     "def f(x):\n    return x**2  # \u00e9\n\n\tif (a&&b){c++;}\n",
@@ -49,6 +50,11 @@ class Tokenizer:
 
     Encodes with ``fastokens`` where it supports the tokenizer and agrees with ``tokenizers`` on a set of
     hard texts, checked here at load; otherwise, and for offsets, with ``tokenizers``.
+
+    Attributes:
+        table: id -> bytes.
+        bound: a floor under the number of tokens of a text.
+        vocab_size: ids at or above it are refused. The embedding's size, which may exceed the tokenizer's.
     """
 
     def __init__(self, tokenizer_json: str, extra_special: Sequence[str], vocab_size: int) -> None:
@@ -61,7 +67,6 @@ class Tokenizer:
             size = max(exact.get_vocab_size(with_added_tokens=True), *(i + 1 for i in added), 1)
             self._exact = exact
             self.vocab_size = max(vocab_size, size)
-            """Ids at or above this one are refused. Shape of the embedding, so it may exceed the tokenizer's."""
             self.table = TokenTable(
                 [exact.id_to_token(i) for i in range(size)],
                 decoder_rules(spec["decoder"]),

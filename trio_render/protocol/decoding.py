@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from functools import lru_cache
-from typing import Any, TypeVar
+from collections.abc import Hashable
+from functools import cache
+from typing import Any, TypeVar, cast
 
 import msgspec
 
@@ -22,8 +23,8 @@ _MISSING = re.compile(r"^Object missing required field `([^`]+)`")
 _BYTE = re.compile(r"\(byte (\d+)\)$")
 
 
-@lru_cache(maxsize=64)
-def _decoder(type_: type[T]) -> msgspec.json.Decoder[T]:
+@cache
+def _decoder(type_: Hashable) -> msgspec.json.Decoder[Any]:
     # Lax, as the reference is: 7.0 is an int, "7" too. Unions of int and str must not use this.
     return msgspec.json.Decoder(type_, strict=False)
 
@@ -49,7 +50,7 @@ def decode_body(body: bytes, type_: type[T]) -> T:
             out of range, a wrong type, a missing field. Its message quotes nothing of the body.
     """
     try:
-        return _decoder(type_).decode(body)
+        decoded: T = _decoder(cast("Hashable", type_)).decode(body)
     except msgspec.ValidationError as error:
         raise MalformedRequest(*_described(str(error))) from None
     except msgspec.DecodeError as error:
@@ -63,6 +64,7 @@ def decode_body(body: bytes, type_: type[T]) -> T:
         raise MalformedRequest("The body is not valid UTF-8.", "body") from None
     except RecursionError:
         raise MalformedRequest("The body is nested too deep.", "body") from None
+    return decoded
 
 
 def _described(text: str) -> tuple[str, str]:

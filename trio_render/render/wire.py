@@ -39,7 +39,7 @@ def chat_json(
 def tokenize_json(model: Model, policy: Policy, body: bytes, checkpoint: Callable[[], None]) -> bytes:
     """Return the JSON answer to a tokenize body. Raises what `decode_body` and `tokenize` raise."""
     is_chat = decode_body(body, _Kind).messages is not UNSET
-    request = decode_body(body, TokenizeChatRequest if is_chat else TokenizeRequest)
+    request = decode_body(body, TokenizeChatRequest) if is_chat else decode_body(body, TokenizeRequest)
     return encode(tokenize(model, policy, request, checkpoint))
 
 
