@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 
+from quart import Response, request
 from quart_trio import QuartTrio
 
 from .cli import settings_from_environment
@@ -34,6 +35,12 @@ def build_app(services: Services | None) -> QuartTrio:
 def _add_routes(app: QuartTrio, services: Services) -> None:
     for family in (render, derender, tokenize, status):
         app.register_blueprint(family.blueprint(services))
+
+    @app.after_request
+    async def count(response: Response) -> Response:
+        rule = request.url_rule
+        services.metrics.count_request("unknown" if rule is None else rule.rule, response.status_code)
+        return response
 
 
 def _open_in_lifespan(app: QuartTrio) -> None:

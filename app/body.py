@@ -8,7 +8,10 @@ from quart import Request
 from .errors import BodyTimeout, BodyTooLarge, UnsupportedContentType
 from .settings import Settings
 
-__all__ = ["read_json_body"]
+__all__ = ["discard_body", "read_json_body"]
+
+_DISCARD_BYTES = 16 * 1024 * 1024
+_DISCARD_S = 5.0
 
 
 async def read_json_body(request: Request, settings: Settings) -> list[bytes]:
@@ -33,6 +36,21 @@ async def read_json_body(request: Request, settings: Settings) -> list[bytes]:
     if scope.cancelled_caught:
         raise BodyTimeout(f"The request's body did not arrive within {settings.body_timeout_s:g} s.")
     return chunks
+
+
+async def discard_body(request: Request) -> bool:
+    """Read a body and forget it, so that the connection's next request starts where it should.
+
+    Returns whether all of it was read: not if it is too large for that, or takes too long.
+    """
+    size = 0
+    with trio.move_on_after(_DISCARD_S):
+        async for chunk in request.body:
+            size += len(chunk)
+            if size > _DISCARD_BYTES:
+                return False
+        return True
+    return False
 
 
 def _check_content_type(value: str | None) -> None:

@@ -61,8 +61,34 @@ def main() -> None:
     help="Accept chat_template from requests. It runs here: sandboxed and bounded, but not free.",
 )
 @click.option("--max-logprobs", default=20, help="Most logprobs a request may ask for; -1: no bound.")
-@click.option("--limit-render", default=2, help="Worker threads that render at a time.")
-@click.option("--limit-derender", default=2, help="Worker threads that derender at a time.")
+@click.option("--workers", default=1, help="Server processes on the one socket. Limits are per process.")
+@click.option(
+    "--offload",
+    type=click.Choice(["auto", "thread", "process", "inline"]),
+    default="auto",
+    help="Where CPU work goes. auto: threads, but for jobs smaller than a hop to one. process: worker"
+    " processes, each with the model; the event loop is calmest beside them. inline: nowhere, to compare.",
+)
+@click.option("--processes", default=2, help="Worker processes of --offload process; a spare comes on top.")
+@click.option("--limit-render", default=2, help="Render jobs at a time.")
+@click.option("--limit-derender", default=2, help="Derender jobs at a time.")
+@click.option("--limit-prompt-embeds", default=2, help="Tensors decoded at a time (a later version).")
+@click.option("--limit-engine", default=1, help="Generations at a time (a later version).")
+@click.option("--limit-shared", type=int, help="One limit for all kinds instead.  [default: none]")
+@click.option("--limit-gil", default=1, help="Jobs at a time that keep Python's GIL, of any kind.")
+@click.option("--queue-limit", default=1000, help="Jobs of a kind that may wait; more get 503 at once.")
+@click.option(
+    "--request-timeout",
+    "request_timeout_s",
+    default=60.0,
+    help="Seconds a request may take, waiting included. Clients ask for less with X-Request-Timeout.",
+)
+@click.option(
+    "--write-timeout",
+    "write_timeout_s",
+    default=30.0,
+    help="Seconds a client may take to read the next 64 KiB of an answer.",
+)
 @click.option("--max-body", type=_Size(), default="64M", help="Largest request body.")
 @click.option("--body-timeout", "body_timeout_s", default=60.0, help="Seconds a body may take to arrive.")
 @click.option(
@@ -76,6 +102,12 @@ def main() -> None:
     type=click.Choice(["none"]),
     default="none",
     help="Engine behind the completion endpoints; this version has none, it renders and derenders.",
+)
+@click.option(
+    "--debug-loop-stalls",
+    "debug_loop_stalls_ms",
+    default=0.0,
+    help="Log turns of the event loop that are busy for more milliseconds than this; 0: don't look.",
 )
 @click.option(
     "--log-level",
@@ -94,12 +126,13 @@ def serve(**options: Any) -> None:
 
     from .serving import log_to_stderr
     from .serving import serve as serve_until_stopped
+    from .supervisor import WorkersFailed, supervise
 
     settings = _settings(options)
     log_to_stderr(settings.log_level)
     try:
-        trio.run(serve_until_stopped, settings)
-    except* ModelLoadError as group:
+        trio.run(serve_until_stopped if settings.workers == 1 else supervise, settings)
+    except* (ModelLoadError, WorkersFailed) as group:
         raise click.ClickException(_first(group)) from None
     except* OSError as group:
         raise click.ClickException(f"Can't serve: {_first(group)}") from None

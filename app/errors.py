@@ -7,7 +7,7 @@ from http import HTTPStatus
 from typing import Any
 
 import msgspec
-from quart import Quart, Response
+from quart import Quart, Response, g
 from werkzeug.exceptions import HTTPException
 
 from trio_render import (
@@ -18,6 +18,7 @@ from trio_render import (
     ModelNotFound,
     Overloaded,
     RenderError,
+    WorkerDied,
 )
 
 __all__ = ["BodyTimeout", "BodyTooLarge", "UnsupportedContentType", "error_body", "register_error_handlers"]
@@ -47,6 +48,7 @@ _TABLE: list[tuple[type[RenderError], HTTPStatus, str]] = [
     (BodyTooLarge, HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "Request Entity Too Large"),
     (BodyTimeout, HTTPStatus.REQUEST_TIMEOUT, "Request Timeout"),
     (Overloaded, HTTPStatus.SERVICE_UNAVAILABLE, "overloaded"),
+    (WorkerDied, HTTPStatus.SERVICE_UNAVAILABLE, "Service Unavailable"),
     (DeadlineExceeded, HTTPStatus.GATEWAY_TIMEOUT, "Gateway Timeout"),
     (EngineError, HTTPStatus.BAD_GATEWAY, "Bad Gateway"),
 ]
@@ -74,7 +76,8 @@ def register_error_handlers(app: Quart) -> None:
                 response = _response(status, type_, error.message, error.param)
                 if isinstance(error, Overloaded):
                     response.headers["Retry-After"] = str(max(1, round(error.retry_after)))
-                if isinstance(error, BodyTooLarge | BodyTimeout | UnsupportedContentType):
+                unread = isinstance(error, BodyTooLarge | BodyTimeout | UnsupportedContentType)
+                if unread or g.get("close_connection", False):
                     # What is left of the body would be read as the next request.
                     response.headers["Connection"] = "close"
                 return response

@@ -43,6 +43,7 @@ _GETS: dict[str, tuple[str, Any]] = {
     "/version": ("The server's version", dict[str, str]),
     "/health": ("200 while the server is up", None),
     "/ping": ("The same", None),
+    "/metrics": ("Figures in Prometheus' text format", None),
 }
 _ERROR = {
     "type": "object",

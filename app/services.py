@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import logging
 import sys
 import time
 from collections.abc import AsyncIterator, Iterator
@@ -13,11 +14,25 @@ from functools import partial
 
 import anyio
 
-from trio_render import Derenderer, Model, Renderer, open_derenderer, open_model, open_renderer
+from trio_render import (
+    Derenderer,
+    Model,
+    Offloader,
+    Renderer,
+    Stall,
+    open_derenderer,
+    open_offloader,
+    open_renderer,
+    open_workspace,
+    watch_loop,
+)
 
+from .metrics import Metrics, watched_loop
 from .settings import Settings
 
 __all__ = ["Services", "open_services", "tuned_process"]
+
+log = logging.getLogger("trio_render.app")
 
 _SWITCH_INTERVAL_S = 0.0005
 
@@ -30,30 +45,54 @@ class Services:
     model: Model
     renderer: Renderer
     derenderer: Derenderer
+    offloader: Offloader
+    metrics: Metrics
     created: int
 
 
 @asynccontextmanager
 async def open_services(settings: Settings) -> AsyncIterator[Services]:
-    """Open the model (in a worker thread) and its renderer and derenderer.
+    """Open the model (in a worker thread, and in worker processes if so set), renderer and derenderer.
 
     Raises:
         ModelLoadError: the model can't be opened.
     """
     load = partial(
-        open_model,
-        settings.model,
-        max_model_len=settings.max_model_len,
-        chat_template=settings.chat_template,
+        open_workspace, settings.model, settings.policy, settings.max_model_len, settings.chat_template
     )
-    model = await anyio.to_thread.run_sync(load)
-    policy = settings.policy
+    workspace = await anyio.to_thread.run_sync(load)
+    offloading = open_offloader(
+        load,
+        workspace,
+        backend=settings.offload,
+        limits=settings.limits,
+        queue_limit=settings.queue_limit,
+        processes=settings.processes,
+    )
     async with (
-        open_renderer(model, policy=policy, limiter=settings.limit_render) as renderer,
-        open_derenderer(model, policy=policy, limiter=settings.limit_derender) as derenderer,
+        offloading as offloader,
+        open_renderer(workspace, offloader=offloader) as renderer,
+        open_derenderer(workspace, offloader=offloader) as derenderer,
     ):
         _settle_memory()
-        yield Services(settings, model, renderer, derenderer, int(time.time()))
+        metrics = Metrics(offloader.statistics)
+        async with watched_loop(metrics), _stalls_reported(settings.debug_loop_stalls_ms / 1000):
+            yield Services(
+                settings, workspace.model, renderer, derenderer, offloader, metrics, int(time.time())
+            )
+
+
+@asynccontextmanager
+async def _stalls_reported(bound_s: float) -> AsyncIterator[None]:
+    if not bound_s:
+        yield
+        return
+
+    def report(stall: Stall) -> None:
+        log.warning("The event loop was busy for %.1f ms:\n%s", stall.busy_s * 1000, stall.stack)
+
+    async with watch_loop(bound_s, report):
+        yield
 
 
 def _settle_memory() -> None:

@@ -25,8 +25,14 @@ log = logging.getLogger("trio_render.app")
 _BACKLOG = 1024
 
 
-async def serve(settings: Settings) -> None:
+async def serve(
+    settings: Settings, *, listen_fd: int | None = None, also_stop: trio.Event | None = None
+) -> None:
     """Open the model, serve until SIGINT or SIGTERM, let running requests finish, and return.
+
+    Args:
+        listen_fd: a listening socket to serve on instead of ``host`` and ``port``.
+        also_stop: stops the server as a signal does.
 
     Prints one line to stdout when requests are accepted. A second signal is not special: what is left
     running after ``graceful_timeout_s`` is cancelled.
@@ -40,8 +46,10 @@ async def serve(settings: Settings) -> None:
             stop = trio.Event()
             await nursery.start(_watch_signals, stop)
             nursery.start_soon(_import_app)
+            if also_stop is not None:
+                nursery.start_soon(_stop_with, also_stop, stop)
             async with open_services(settings) as services:
-                await _serve_app(services, stop)
+                await _serve_app(services, listen_fd, stop)
             nursery.cancel_scope.cancel()
 
 
@@ -59,24 +67,31 @@ async def _watch_signals(
             stop.set()
 
 
-async def _serve_app(services: Services, stop: trio.Event) -> None:
+async def _stop_with(other: trio.Event, stop: trio.Event) -> None:
+    await other.wait()
+    stop.set()
+
+
+async def _serve_app(services: Services, listen_fd: int | None, stop: trio.Event) -> None:
     import hypercorn.trio
 
-    async with trio.open_nursery() as nursery:
-        start = partial(
-            hypercorn.trio.serve, create_app(services), _config(services.settings), shutdown_trigger=stop.wait
-        )
+    from .connections import bounded_connections
+
+    settings = services.settings
+    async with bounded_connections(settings.write_timeout_s), trio.open_nursery() as nursery:
+        config = _config(settings, listen_fd)
+        start = partial(hypercorn.trio.serve, create_app(services), config, shutdown_trigger=stop.wait)
         urls: list[str] = await nursery.start(start)
         print(_ready_line(services, urls[0]), flush=True)  # noqa: T201 - the contract with whoever started us
     log.info("Stopped.")
 
 
-def _config(settings: Settings) -> Config:
+def _config(settings: Settings, listen_fd: int | None) -> Config:
     from hypercorn.config import Config
 
     config = Config()
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
-    config.bind = [f"{host}:{settings.port}"]
+    config.bind = [f"{host}:{settings.port}" if listen_fd is None else f"fd://{listen_fd}"]
     config.backlog = _BACKLOG
     config.graceful_timeout = settings.graceful_timeout_s
     config.include_server_header = False
@@ -89,9 +104,14 @@ def _ready_line(services: Services, url: str) -> str:
     names = ", ".join(settings.policy.served_names)
     return (
         f"Ready: {url} serves {names} (vocabulary {model.vocab_size}, context {model.max_model_len},"
-        f" encoder {model.tokenizer.encoder}; threads: render {settings.limit_render},"
-        f" derender {settings.limit_derender})"
+        f" encoder {model.tokenizer.encoder}; offload {settings.offload}, limits: {_limits(settings)})"
     )
+
+
+def _limits(settings: Settings) -> str:
+    if settings.limit_shared is not None:
+        return f"shared {settings.limit_shared}, gil {settings.limit_gil}"
+    return f"render {settings.limit_render}, derender {settings.limit_derender}, gil {settings.limit_gil}"
 
 
 def log_to_stderr(level: str) -> None:

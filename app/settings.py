@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
-from trio_render import Policy
+from trio_render import Limits, Policy
 
 __all__ = ["Settings", "SettingsError"]
 
@@ -23,7 +24,16 @@ class Settings:
         served_model_names: names that requests may use; empty: ``model``.
         max_model_len: context length in tokens; ``None``: the model's.
         chat_template: a template's file or text instead of the model's own.
-        limit_render, limit_derender: worker threads at a time, each kind by itself.
+        workers: server processes on the one socket; limits are per process.
+        offload: where CPU work goes: ``auto``, ``thread``, ``process`` or ``inline``.
+        processes: worker processes (with the model in each) of ``offload="process"``, and a warm spare.
+        limit_render, limit_derender, limit_prompt_embeds, limit_engine: jobs at a time, by kind of work.
+        limit_shared: one limit for all kinds instead of theirs.
+        limit_gil: jobs at a time that keep the GIL, of any kind.
+        queue_limit: jobs of a kind that may wait; more are refused at once.
+        request_timeout_s: longest a request may take, waiting included; clients may ask for less.
+        write_timeout_s: longest a client may take to read the next 64 KiB of an answer.
+        debug_loop_stalls_ms: report turns of the event loop that are busy for longer; 0: don't look.
         max_body: largest request body in bytes.
         body_timeout_s: longest a request body may take to arrive.
         graceful_timeout_s: longest that running requests are waited for at shutdown.
@@ -39,8 +49,19 @@ class Settings:
     chat_template: str | None = None
     trust_request_chat_template: bool = False
     max_logprobs: int = 20
+    workers: int = 1
+    offload: Literal["auto", "thread", "process", "inline"] = "auto"
+    processes: int = 2
     limit_render: int = 2
     limit_derender: int = 2
+    limit_prompt_embeds: int = 2
+    limit_engine: int = 1
+    limit_shared: int | None = None
+    limit_gil: int = 1
+    queue_limit: int = 1000
+    request_timeout_s: float = 60.0
+    write_timeout_s: float = 30.0
+    debug_loop_stalls_ms: float = 0.0
     max_body: int = 64 * 1024 * 1024
     body_timeout_s: float = 60.0
     graceful_timeout_s: float = 20.0
@@ -54,12 +75,32 @@ class Settings:
             self.max_model_len is None or self.max_model_len >= 1, "--max-model-len", "must be at least 1"
         )
         _require(self.max_logprobs >= -1, "--max-logprobs", "must be at least -1")
-        _require(self.limit_render >= 1, "--limit-render", "must be at least 1")
-        _require(self.limit_derender >= 1, "--limit-derender", "must be at least 1")
+        for name in ("render", "derender", "prompt_embeds", "engine", "gil"):
+            option = f"--limit-{name.replace('_', '-')}"
+            _require(getattr(self, f"limit_{name}") >= 1, option, "must be at least 1")
+        _require(self.limit_shared is None or self.limit_shared >= 1, "--limit-shared", "must be at least 1")
+        _require(self.workers >= 1, "--workers", "must be at least 1")
+        _require(self.processes >= 1, "--processes", "must be at least 1")
+        _require(self.queue_limit >= 0, "--queue-limit", "must be at least 0")
+        _require(self.request_timeout_s > 0, "--request-timeout", "must be above 0")
+        _require(self.write_timeout_s > 0, "--write-timeout", "must be above 0")
+        _require(self.debug_loop_stalls_ms >= 0, "--debug-loop-stalls", "must be at least 0")
         _require(self.max_body >= 1, "--max-body", "must be at least 1")
         _require(self.body_timeout_s > 0, "--body-timeout", "must be above 0")
         _require(self.graceful_timeout_s >= 0, "--graceful-timeout", "must be at least 0")
         _require(self.engine == "none", "--engine", "must be none")
+
+    @property
+    def limits(self) -> Limits:
+        """New limiters as these settings say."""
+        return Limits(
+            render=self.limit_render,
+            derender=self.limit_derender,
+            prompt_embeds=self.limit_prompt_embeds,
+            engine=self.limit_engine,
+            shared=self.limit_shared,
+            gil=self.limit_gil,
+        )
 
     @property
     def policy(self) -> Policy:

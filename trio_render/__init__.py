@@ -17,8 +17,19 @@ from .errors import ModelLoadError as ModelLoadError
 from .errors import ModelNotFound as ModelNotFound
 from .errors import Overloaded as Overloaded
 from .errors import RenderError as RenderError
+from .errors import WorkerDied as WorkerDied
 from .model.loading import Model as Model
 from .model.loading import open_model as open_model
+from .offload.limits import Limits as Limits
+from .offload.offloader import Offloader as Offloader
+from .offload.offloader import OffloaderStatistics as OffloaderStatistics
+from .offload.offloader import open_offloader as open_offloader
+from .offload.processes import ProcessStatistics as ProcessStatistics
+from .offload.stalls import Stall as Stall
+from .offload.stalls import watch_loop as watch_loop
+from .offload.stats import HistogramSnapshot as HistogramSnapshot
+from .offload.stats import KindStatistics as KindStatistics
+from .offload.stats import LimiterStatistics as LimiterStatistics
 from .policy import Policy as Policy
 from .protocol.chat import ChatCompletion as ChatCompletion
 from .protocol.chat import ChatRequest as ChatRequest
@@ -35,6 +46,9 @@ from .protocol.tokenize import TokenizeChatRequest as TokenizeChatRequest
 from .protocol.tokenize import TokenizeRequest as TokenizeRequest
 from .renderer import Renderer as Renderer
 from .renderer import open_renderer as open_renderer
+from .workspace import Workspace as Workspace
+from .workspace import open_workspace as open_workspace
+from .workspace import workspace_of as workspace_of
 
 __all__ = [
     "ChatCompletion",
@@ -50,21 +64,35 @@ __all__ = [
     "GenerateChoice",
     "GenerateRequest",
     "GenerateResponse",
+    "HistogramSnapshot",
     "InvalidRequest",
+    "KindStatistics",
+    "LimiterStatistics",
+    "Limits",
     "MalformedRequest",
     "Model",
     "ModelLoadError",
     "ModelNotFound",
+    "Offloader",
+    "OffloaderStatistics",
     "Overloaded",
     "Policy",
+    "ProcessStatistics",
     "RenderError",
     "Renderer",
     "SamplingParams",
+    "Stall",
     "TokenizeChatRequest",
     "TokenizeRequest",
+    "WorkerDied",
+    "Workspace",
     "open_derenderer",
     "open_model",
+    "open_offloader",
     "open_renderer",
+    "open_workspace",
+    "watch_loop",
+    "workspace_of",
 ]
 
 for _name in __all__:

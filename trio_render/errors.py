@@ -11,6 +11,7 @@ __all__ = [
     "ModelNotFound",
     "Overloaded",
     "RenderError",
+    "WorkerDied",
 ]
 
 
@@ -60,6 +61,10 @@ class Overloaded(RenderError):
 
 class DeadlineExceeded(RenderError):
     """The request's deadline passed before its work was done."""
+
+
+class WorkerDied(RenderError):
+    """A worker process ended in the middle of a job, and so did the one that tried it again."""
 
 
 class EngineError(RenderError):

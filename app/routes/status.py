@@ -1,4 +1,4 @@
-"""``/health``, ``/ping``, ``/version``, ``/v1/models``, ``/openapi.json``: answered from what is known."""
+"""``/health``, ``/ping``, ``/version``, ``/v1/models``, ``/metrics``, ``/openapi.json``: from what is known."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from quart import Blueprint, Response
 from trio_render.protocol.decoding import encode
 from trio_render.protocol.tokenize import ModelCard, ModelList
 
+from ..metrics import CONTENT_TYPE
 from ..openapi import openapi_document
 from ..services import Services
 
@@ -30,6 +31,10 @@ def blueprint(services: Services) -> Blueprint:
     @routes.route("/ping", methods=["GET", "POST"])
     async def ping() -> Response:
         return Response(b"", content_type="text/plain")
+
+    @routes.get("/metrics")
+    async def metrics() -> Response:
+        return Response(services.metrics.text(), content_type=CONTENT_TYPE)
 
     @routes.get("/version")
     async def version_() -> Response:

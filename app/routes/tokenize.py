@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from quart import Blueprint, Response, request
+from quart import Blueprint, Response
 
-from ..body import read_json_body
+from ..answering import answer_json
 from ..services import Services
 
 __all__ = ["blueprint"]
@@ -13,16 +13,13 @@ __all__ = ["blueprint"]
 def blueprint(services: Services) -> Blueprint:
     """Return the tokenize routes."""
     routes = Blueprint("tokenize", __name__)
-    settings = services.settings
 
     @routes.post("/tokenize")
     async def tokenize() -> Response:
-        answer = await services.renderer.tokenize_json(await read_json_body(request, settings))
-        return Response(answer, content_type="application/json")
+        return await answer_json(services, "render", services.renderer.tokenize_json)
 
     @routes.post("/detokenize")
     async def detokenize() -> Response:
-        answer = await services.derenderer.detokenize_json(await read_json_body(request, settings))
-        return Response(answer, content_type="application/json")
+        return await answer_json(services, "derender", services.derenderer.detokenize_json)
 
     return routes

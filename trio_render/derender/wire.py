@@ -1,55 +1,65 @@
-"""Body bytes -> answer bytes: one job per request, so that the event loop never sees a document."""
+"""Body bytes -> answer bytes: one job per request, so that the event loop never sees a document.
+
+Jobs take ``(workspace, checkpoint, body)``, as those of `trio_render.render.wire` do.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import msgspec
 
 from ..errors import InvalidRequest
-from ..model.loading import Model
-from ..policy import Policy
 from ..protocol.decoding import decode_body, encode
 from ..protocol.derender import DerenderChatRequest, DerenderCompletionRequest
 from ..protocol.stream import DerenderChatChunk, DerenderCompletionChunk
 from ..protocol.tokenize import DetokenizeRequest
+from ..workspace import Workspace
 from .bounds import check_chunk
 from .chat import derender_chat
 from .completion import derender_completion
 from .detokenize_ids import detokenize_ids
-from .logprobs import FragmentCache
 
 __all__ = ["chat_json", "completion_json", "detokenize_json"]
+
+Checkpoint = Callable[[], None]
 
 
 class _Kind(msgspec.Struct):
     stream: bool | None = False
 
 
-def chat_json(
-    model: Model, policy: Policy, cache: FragmentCache, body: bytes, checkpoint: Callable[[], None]
-) -> bytes:
+def chat_json(workspace: Workspace, checkpoint: Checkpoint, body: Sequence[bytes]) -> bytes:
     """Return the JSON answer to a chat derender body. Raises what `derender_chat` raises."""
-    _refuse_stream(model, policy, body, DerenderChatChunk)
-    return encode(derender_chat(model, policy, cache, decode_body(body, DerenderChatRequest), checkpoint))
+    data = b"".join(body)
+    _refuse_stream(workspace, data, DerenderChatChunk)
+    checkpoint()
+    request = decode_body(data, DerenderChatRequest)
+    checkpoint()
+    answer = derender_chat(workspace.model, workspace.policy, workspace.fragments, request, checkpoint)
+    return encode(answer)
 
 
-def completion_json(model: Model, policy: Policy, body: bytes, checkpoint: Callable[[], None]) -> bytes:
+def completion_json(workspace: Workspace, checkpoint: Checkpoint, body: Sequence[bytes]) -> bytes:
     """Return the JSON answer to a completion derender body. Raises what `derender_completion` raises."""
-    _refuse_stream(model, policy, body, DerenderCompletionChunk)
-    return encode(
-        derender_completion(model, policy, decode_body(body, DerenderCompletionRequest), checkpoint)
-    )
+    data = b"".join(body)
+    _refuse_stream(workspace, data, DerenderCompletionChunk)
+    checkpoint()
+    request = decode_body(data, DerenderCompletionRequest)
+    checkpoint()
+    return encode(derender_completion(workspace.model, workspace.policy, request, checkpoint))
 
 
-def detokenize_json(model: Model, policy: Policy, body: bytes) -> bytes:
+def detokenize_json(workspace: Workspace, checkpoint: Checkpoint, body: Sequence[bytes]) -> bytes:
     """Return the JSON answer to a detokenize body. Raises what `detokenize_ids` raises."""
-    return encode(detokenize_ids(model, policy, decode_body(body, DetokenizeRequest)))
+    checkpoint()
+    request = decode_body(b"".join(body), DetokenizeRequest)
+    return encode(detokenize_ids(workspace.model, workspace.policy, request))
 
 
 def _refuse_stream(
-    model: Model, policy: Policy, body: bytes, type_: type[DerenderChatChunk] | type[DerenderCompletionChunk]
+    workspace: Workspace, body: bytes, type_: type[DerenderChatChunk] | type[DerenderCompletionChunk]
 ) -> None:
     if decode_body(body, _Kind).stream:
-        check_chunk(model, policy, decode_body(body, type_))
+        check_chunk(workspace.model, workspace.policy, decode_body(body, type_))
         raise InvalidRequest("Streamed derendering is not available on this server yet.", "stream")

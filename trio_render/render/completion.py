@@ -1,13 +1,15 @@
 """Completion request -> one `GenerateRequest` per prompt.
 
 Split in two, so that a batch can fan out: `plan_completion` checks everything that the prompts share,
-`CompletionPlan.render` does one prompt.
+`render_prompt` does one prompt.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
+
+import msgspec
 
 from ..errors import InvalidRequest, MalformedRequest
 from ..model.loading import Model
@@ -20,7 +22,7 @@ from .request_id import request_id
 from .sampling import SamplingBasis, logprob_count, resolve_max_tokens, sampling_basis
 from .truncation import Truncation
 
-__all__ = ["CompletionPlan", "plan_completion"]
+__all__ = ["CompletionPlan", "check_completion_fields", "plan_completion", "render_prompt"]
 
 _DEFAULT_MAX_TOKENS = 16
 _TOKEN_ID_CHARS = 4
@@ -28,11 +30,18 @@ _TOKEN_ID_CHARS = 4
 
 @dataclass(frozen=True, slots=True)
 class CompletionPlan:
-    """A checked request: its prompts, and what they share. Any prompt may be rendered by any thread."""
+    """A checked request: its prompts, and what they share. Holds no model, so that it travels to a process.
 
-    model: Model
+    Attributes:
+        request: the request without its prompts.
+        prompts: the prompts of this plan, or of a part of it.
+        first: place of the first of them in the whole request, which has ``total``.
+    """
+
     request: CompletionRequest
     prompts: list[str] | list[list[int]]
+    first: int
+    total: int
     truncation: Truncation
     basis: SamplingBasis
     cache_salt: str | None
@@ -43,50 +52,62 @@ class CompletionPlan:
         prompt = self.prompts[index]
         return len(prompt) if isinstance(prompt, str) else len(prompt) * _TOKEN_ID_CHARS
 
-    def render(self, index: int) -> GenerateRequest:
-        """Return prompt ``index`` for an engine. Raises `InvalidRequest` when it is too long, or empty."""
-        request, model = self.request, self.model
-        prompt = self._prompt(index)
-        max_tokens = resolve_max_tokens(
-            request.max_tokens,
-            model.sampling_defaults.get("max_new_tokens", _DEFAULT_MAX_TOKENS),
-            len(prompt.token_ids),
-            model,
-            echo_only=bool(request.echo),
-        )
-        if request.min_tokens is not None and request.min_tokens > max_tokens:
-            raise InvalidRequest(
-                f"min_tokens must be at most max_tokens ({max_tokens}), not {request.min_tokens}.",
-                "min_tokens",
-            )
-        suffix = f"-{index}" if len(self.prompts) > 1 else ""
-        return GenerateRequest(
-            request_id=self.base_id + suffix,
-            token_ids=prompt.token_ids,
-            token_offsets=prompt.offsets,
-            sampling_params=self.basis.with_max_tokens(max_tokens),
-            model=request.model,
-            output_mode="tokens",
-            stream=bool(request.stream),
-            stream_options=request.stream_options if request.stream else None,
-            priority=request.priority or 0,
-            cache_salt=self.cache_salt,
-            return_token_ids=request.return_token_ids or None,
-            kv_transfer_params=request.kv_transfer_params,
-            ec_transfer_params=request.ec_transfer_params,
+    def part(self, places: range) -> CompletionPlan:
+        """Return the plan of some of the prompts only."""
+        return replace(
+            self, prompts=self.prompts[places.start : places.stop], first=self.first + places.start
         )
 
-    def _prompt(self, index: int) -> Prompt:
-        prompt = self.prompts[index]
-        if isinstance(prompt, str):
-            return encode_prompt(
-                self.model,
-                prompt,
-                add_special_tokens=self.request.add_special_tokens is not False,
-                with_offsets=bool(self.request.return_token_offsets),
-                truncation=self.truncation,
-            )
-        return token_prompt(self.model, prompt, self.truncation, "body.prompt")
+
+def render_prompt(model: Model, plan: CompletionPlan, index: int) -> GenerateRequest:
+    """Return prompt ``index`` of ``plan`` for an engine.
+
+    Raises:
+        InvalidRequest: it is too long, or empty; ``min_tokens`` is above its ``max_tokens``.
+    """
+    request = plan.request
+    prompt = _prompt(model, plan, index)
+    max_tokens = resolve_max_tokens(
+        request.max_tokens,
+        model.sampling_defaults.get("max_new_tokens", _DEFAULT_MAX_TOKENS),
+        len(prompt.token_ids),
+        model,
+        echo_only=bool(request.echo),
+    )
+    if request.min_tokens is not None and request.min_tokens > max_tokens:
+        raise InvalidRequest(
+            f"min_tokens must be at most max_tokens ({max_tokens}), not {request.min_tokens}.",
+            "min_tokens",
+        )
+    suffix = f"-{plan.first + index}" if plan.total > 1 else ""
+    return GenerateRequest(
+        request_id=plan.base_id + suffix,
+        token_ids=prompt.token_ids,
+        token_offsets=prompt.offsets,
+        sampling_params=plan.basis.with_max_tokens(max_tokens),
+        model=request.model,
+        output_mode="tokens",
+        stream=bool(request.stream),
+        stream_options=request.stream_options if request.stream else None,
+        priority=request.priority or 0,
+        cache_salt=plan.cache_salt,
+        return_token_ids=request.return_token_ids or None,
+        kv_transfer_params=request.kv_transfer_params,
+        ec_transfer_params=request.ec_transfer_params,
+    )
+
+
+def _prompt(model: Model, plan: CompletionPlan, index: int) -> Prompt:
+    prompt = plan.prompts[index]
+    if isinstance(prompt, str):
+        return encode_prompt(
+            model,
+            prompt,
+            add_special_tokens=plan.request.add_special_tokens is not False,
+            with_offsets=bool(plan.request.return_token_offsets),
+            truncation=plan.truncation,
+        )
+    return token_prompt(model, prompt, plan.truncation, "body.prompt")
 
 
 def plan_completion(
@@ -106,9 +127,10 @@ def plan_completion(
     logprobs = logprob_count(request.logprobs, "logprobs", policy)
     prompt_logprobs = logprob_count(request.prompt_logprobs, "prompt_logprobs", policy)
     return CompletionPlan(
-        model=model,
-        request=request,
+        request=msgspec.structs.replace(request, prompt=None),
         prompts=prompts,
+        first=0,
+        total=len(prompts),
         truncation=Truncation.of(request, model),
         basis=sampling_basis(
             request,

@@ -1,0 +1,133 @@
+"""Connections that don't behave: clients that stop reading, vanish, or hang up behind a request they queued.
+
+hypercorn sends without a deadline, sets no TCP keep-alive, and stops reading a connection on which a
+second request has arrived, so it learns of none of these. Its TCP server class is a private hook: the
+version is pinned, and tests hold each cure.
+"""
+
+from __future__ import annotations
+
+import select
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+import hypercorn.trio.run
+import trio
+from hypercorn.events import Closed, Event, RawData
+from hypercorn.trio.tcp_server import TCPServer
+
+__all__ = ["bounded_connections"]
+
+_LOOK_S = 0.1
+_KEEPALIVE = (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3))
+_SEND_BYTES = 64 * 1024
+_POLLRDHUP = getattr(select, "POLLRDHUP", None)
+
+
+class _PeerWatch:
+    """Looks at all sockets at once for peers that have closed their end.
+
+    hypercorn notices those itself where it reads; so a connection is only given up when its peer was
+    gone at two looks in a row.
+    """
+
+    def __init__(self) -> None:
+        self._scopes: dict[int, trio.CancelScope] = {}
+        self._poll = select.poll()
+        self._suspects: set[int] = set()
+
+    def add(self, fd: int, scope: trio.CancelScope) -> None:
+        if _POLLRDHUP is not None:
+            self._scopes[fd] = scope
+            self._poll.register(fd, _POLLRDHUP)
+
+    def remove(self, fd: int) -> None:
+        if self._scopes.pop(fd, None) is not None:
+            self._poll.unregister(fd)
+            self._suspects.discard(fd)
+
+    async def look(self) -> None:
+        while True:
+            await trio.sleep(_LOOK_S)
+            gone = {fd for fd, _ in self._poll.poll(0)} if self._scopes else set()
+            for fd in gone & self._suspects:
+                self._scopes[fd].cancel()
+            self._suspects = gone
+
+
+class _BoundedTCPServer(TCPServer):
+    """hypercorn's connection, with a deadline on every send and an eye on the peer's end."""
+
+    watch: _PeerWatch
+    write_timeout_s: float
+
+    async def run(self) -> None:
+        sock = _socket(self.stream)
+        fd = sock.fileno()
+        _keep_alive(sock)
+        try:
+            with trio.CancelScope() as scope:
+                self.watch.add(fd, scope)
+                await super().run()
+        finally:
+            self.watch.remove(fd)
+            with trio.CancelScope(shield=True):
+                await trio.aclose_forcefully(self.stream)
+
+    async def protocol_send(self, event: Event) -> None:
+        if not isinstance(event, RawData):
+            await super().protocol_send(event)
+            return
+        async with self.send_lock:
+            sent = await self._send(event.data)
+        if not sent:
+            with trio.CancelScope(shield=True):
+                await trio.aclose_forcefully(self.stream)
+            await self.protocol.handle(Closed())
+
+    async def _send(self, data: bytes) -> bool:
+        """Send piece by piece, so that a slow but honest reader meets no deadline."""
+        view = memoryview(data)
+        for start in range(0, len(view), _SEND_BYTES):
+            with trio.CancelScope(shield=True, deadline=trio.current_time() + self.write_timeout_s) as scope:
+                try:
+                    await self.stream.send_all(view[start : start + _SEND_BYTES])
+                except (trio.BrokenResourceError, trio.ClosedResourceError):
+                    return False
+            if scope.cancelled_caught:
+                return False
+        return True
+
+
+def _socket(stream: Any) -> trio.socket.SocketType:
+    while not isinstance(stream, trio.SocketStream):
+        stream = stream.transport_stream
+    return stream.socket
+
+
+def _keep_alive(sock: trio.socket.SocketType) -> None:
+    """Let the kernel find out that a silent peer is gone, within about a minute."""
+    with suppress(OSError):
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for name, value in _KEEPALIVE:
+            if hasattr(socket, name):
+                sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+
+
+@asynccontextmanager
+async def bounded_connections(write_timeout_s: float) -> AsyncIterator[None]:
+    """Let `hypercorn.trio.serve`, called within the block, serve such connections."""
+    watch = _PeerWatch()
+    class_ = type("_TCPServer", (_BoundedTCPServer,), {"watch": watch, "write_timeout_s": write_timeout_s})
+    hook: Any = hypercorn.trio.run
+    original = hook.TCPServer
+    hook.TCPServer = class_
+    try:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(watch.look)
+            yield
+            nursery.cancel_scope.cancel()
+    finally:
+        hook.TCPServer = original

@@ -1,0 +1,47 @@
+"""Typed request -> typed answer, as jobs for the offloader: what `render.wire` does, without JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from ..protocol.chat import ChatRequest
+from ..protocol.completion import CompletionRequest
+from ..protocol.generate import GenerateRequest
+from ..protocol.tokenize import TokenizeChatRequest, TokenizeRequest, TokenizeResponse
+from ..workspace import Workspace
+from .chat import render_chat
+from .completion import plan_completion, render_prompt
+from .tokenize import tokenize
+
+__all__ = ["chat", "completion", "tokenize_request"]
+
+Checkpoint = Callable[[], None]
+
+
+def chat(
+    workspace: Workspace, checkpoint: Checkpoint, body: Sequence[bytes], request: ChatRequest
+) -> GenerateRequest:
+    """Return `render_chat` of ``request``."""
+    return render_chat(workspace.model, workspace.policy, request, checkpoint)
+
+
+def completion(
+    workspace: Workspace, checkpoint: Checkpoint, body: Sequence[bytes], request: CompletionRequest
+) -> list[GenerateRequest]:
+    """Return `render_prompt` of each prompt of ``request``."""
+    plan = plan_completion(workspace.model, workspace.policy, request)
+    rendered = []
+    for index in range(plan.total):
+        checkpoint()
+        rendered.append(render_prompt(workspace.model, plan, index))
+    return rendered
+
+
+def tokenize_request(
+    workspace: Workspace,
+    checkpoint: Checkpoint,
+    body: Sequence[bytes],
+    request: TokenizeRequest | TokenizeChatRequest,
+) -> TokenizeResponse:
+    """Return `tokenize` of ``request``."""
+    return tokenize(workspace.model, workspace.policy, request, checkpoint)

@@ -1,0 +1,43 @@
+"""What a job works with: a model, what the operator allows, and the caches that belong to them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from .derender.logprobs import FragmentCache
+from .model.loading import Model, open_model
+from .policy import Policy
+
+__all__ = ["Workspace", "open_workspace", "workspace_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class Workspace:
+    """Everything that rendering and derendering need. Safe to share between threads."""
+
+    model: Model
+    policy: Policy
+    fragments: FragmentCache
+
+
+def workspace_of(model: Model, policy: Policy | None = None) -> Workspace:
+    """Return a workspace for an open model."""
+    return Workspace(model, policy or Policy(), FragmentCache(model))
+
+
+def open_workspace(
+    source: str | Path,
+    policy: Policy | None = None,
+    max_model_len: int | None = None,
+    chat_template: str | None = None,
+) -> Workspace:
+    """Open a model and return a workspace for it; arguments as for `open_model`. Blocks.
+
+    With its arguments bound by `functools.partial` this is what `open_offloader` takes as ``load``.
+
+    Raises:
+        ModelLoadError: see `open_model`.
+    """
+    model = open_model(source, max_model_len=max_model_len, chat_template=chat_template)
+    return workspace_of(model, policy)
