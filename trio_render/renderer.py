@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import final
 
@@ -29,8 +30,10 @@ __all__ = ["Renderer", "open_renderer"]
 _CHAT = Job(typed.chat, "render")
 _COMPLETION = Job(typed.completion, "render", keeps_gil=False)
 _TOKENIZE = Job(typed.tokenize_request, "render", keeps_gil=False)
+# How small is smaller than a hop: `python -m bench hops`. What a body can ask for at worst counts, too: 128
+# bytes hold some 30 prompts.
 _CHAT_JSON = Job(wire.chat_json, "render", inline_below=1024)
-_COMPLETION_START = Job(wire.completion_start, "render", keeps_gil=False, inline_below=1024)
+_COMPLETION_START = Job(wire.completion_start, "render", keeps_gil=False, inline_below=128)
 _COMPLETION_JSON = Job(wire.completion_json, "render", keeps_gil=False)
 _TOKENIZE_JSON = Job(wire.tokenize_json, "render", keeps_gil=False, inline_below=1024)
 
@@ -51,6 +54,10 @@ class Renderer:
         self.model = workspace.model
         self.policy = workspace.policy
         self.offloader = offloader
+        # A template of the request's own can make any work of a small body.
+        trusts = self.policy.trust_request_chat_template
+        self._chat_json = replace(_CHAT_JSON, inline_below=0) if trusts else _CHAT_JSON
+        self._tokenize_json = replace(_TOKENIZE_JSON, inline_below=0) if trusts else _TOKENIZE_JSON
 
     async def chat(self, request: ChatRequest) -> GenerateRequest:
         """Return a chat request as a prompt for an engine.
@@ -86,7 +93,7 @@ class Renderer:
 
         Raises: `RenderError`.
         """
-        return await self.offloader.run(_CHAT_JSON, body, request_id)
+        return await self.offloader.run(self._chat_json, body, request_id)
 
     async def completion_json(self, body: Body, request_id: str | None = None) -> bytes:
         """Return the JSON answer (a list, one element per prompt) to a completion render body.
@@ -103,7 +110,7 @@ class Renderer:
 
     async def tokenize_json(self, body: Body) -> bytes:
         """Return the JSON answer to a tokenize body."""
-        return await self.offloader.run(_TOKENIZE_JSON, body)
+        return await self.offloader.run(self._tokenize_json, body)
 
     @property
     def _in_flight(self) -> int:

@@ -22,34 +22,32 @@ __all__ = ["FragmentCache", "chat_logprobs", "completion_logprobs"]
 _encode = msgspec.json.encode
 _PLACEHOLDER = "token_id:"
 _MAX_ID_DIGITS = 19
+_LOWEST, _HIGHEST = -math.inf, math.inf
 
 
 class FragmentCache:
-    """Id -> the JSON of a chat logprob entry but for its value. Filled on use, bounded by the vocabulary.
+    """Id -> the JSON of a chat logprob entry up to its value. Filled on use, bounded by the vocabulary.
 
-    Shared by threads: two may make one fragment twice, which is harmless.
+    Holds only tokens that are a whole text by themselves: others depend on the tokens before them. Shared
+    by threads: two may make one fragment twice, which is harmless.
     """
 
-    __slots__ = ("_chat", "_model")
+    __slots__ = ("_table", "chat")
 
     def __init__(self, model: Model) -> None:
-        self._model = model
-        self._chat: dict[int, str] = {}
+        self._table = model.tokenizer.table
+        self.chat: dict[int | None, str] = {}
 
-    def chat(self, token_id: int) -> str | None:
-        """Return ``"token":…,"bytes":…,"logprob":`` of a token that is a whole text, else ``None``."""
-        fragment = self._chat.get(token_id)
-        if fragment is None:
-            text = whole_text(self._model.tokenizer.table.byte_values[token_id])
-            if text is None:
-                return None
-            fragment = self._chat[token_id] = chat_fragment(text)
-        return fragment
+    def add_chat(self, token_id: int) -> None:
+        """Fill in the fragment of a valid id, if it can have one."""
+        text = whole_text(self._table.byte_values[token_id])
+        if text is not None:
+            self.chat[token_id] = chat_fragment(text)
 
 
 def chat_fragment(text: str) -> str:
-    """Return the JSON of a chat logprob entry up to its value."""
-    return f'"token":{_encode(text).decode()},"bytes":{list(text.encode())},"logprob":'
+    """Return the JSON of a chat logprob entry up to its value: ``{"token":…,"bytes":…,"logprob":``."""
+    return f'{{"token":{_encode(text).decode()},"bytes":{list(text.encode())},"logprob":'
 
 
 class _Place:
@@ -115,21 +113,31 @@ def chat_logprobs(
         InvalidRequest: an id outside the vocabulary, a logprob that is not finite.
     """
     place = _Place(model)
+    known = cache.chat.get
     entries = []
     for entry in content:
         checkpoint()
         kept = entry.top_logprobs if n_candidates is None else entry.top_logprobs[:n_candidates]
-        candidates = ",".join([f"{{{_chat_entry(place, cache, c, model)}}}" for c in kept])
-        entries.append(f'{{{_chat_entry(place, cache, entry, model)},"top_logprobs":[{candidates}]}}')
+        candidates = []
+        for candidate in kept:
+            # Nearly all work of a large answer is here: the common case makes no call of ours.
+            fragment, value = known(candidate.token_id), candidate.logprob
+            if fragment is None or value is None or not _LOWEST < value < _HIGHEST:
+                candidates.append(_chat_entry(place, cache, candidate, model))
+            else:
+                candidates.append(f"{fragment}{value!r}")
+        listed = "},".join(candidates) + "}" if candidates else ""
+        entries.append(f'{_chat_entry(place, cache, entry, model)},"top_logprobs":[{listed}]}}')
         place.advance(entry)
     return msgspec.Raw(f'{{"content":[{",".join(entries)}]}}'.encode())
 
 
 def _chat_entry(place: _Place, cache: FragmentCache, entry: Candidate | TokenLogprob, model: Model) -> str:
+    """Return an entry's JSON but for its closing brace."""
     token_id = _token_id(entry, model)
-    fragment = None if token_id is None else cache.chat(token_id)
-    if fragment is None:
-        fragment = chat_fragment(place.text(entry))
+    if token_id is not None and token_id not in cache.chat:
+        cache.add_chat(token_id)
+    fragment = cache.chat.get(token_id) or chat_fragment(place.text(entry))
     return fragment + _number(entry.logprob)
 
 

@@ -6,6 +6,7 @@ by counting. Each token covers at most so many bytes, so many letters and so man
 
 from __future__ import annotations
 
+import unicodedata
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -17,6 +18,18 @@ _LETTERS = bytes((*range(0x41, 0x5B), *range(0x61, 0x7B)))
 _DIGITS = bytes(range(0x30, 0x3A))
 _SPACES = b" \t\n\r\v\f"
 _ASCII = bytes(range(0x80))
+_MAX_SHRINK = 3
+"""The Kelvin sign (3 bytes) composes to K, three Hangul letters (9) to a syllable of 3."""
+_PART_CHARS = 1 << 16
+_SEAM_BYTES = 64
+
+
+def _is_composed(text: str) -> bool:
+    """Say whether composing changes nothing, but for a character at a seam of the parts looked at."""
+    return all(
+        unicodedata.is_normalized("NFC", text[start : start + _PART_CHARS])
+        for start in range(0, len(text), _PART_CHARS)
+    )
 
 
 def _count(data: bytes, characters: bytes) -> int:
@@ -59,15 +72,17 @@ class TextBound:
         if not self.max_bytes:
             return 0
         data = text.encode("utf-8", "replace")
-        ascii_bytes = _count(data, _ASCII)
-        # Composition may swallow a letter before a combining sign, and shorten what is not ASCII.
-        swallowed = len(data) - ascii_bytes if self.composes else 0
-        total = ascii_bytes - swallowed if self.composes else len(data)
+        total, swallowed = len(data), 0
+        if self.composes and not _is_composed(text):
+            # Composition may swallow a letter before a combining sign; it makes no text shorter than a third.
+            swallowed = total - _count(data, _ASCII)
+            total //= _MAX_SHRINK
         if not self.keeps_spaces:
             total -= _count(data, _SPACES)
         letters = _count(data, _LETTERS) - swallowed
+        seams = len(text) // _PART_CHARS if self.composes else 0
         return max(
-            total // self.max_bytes,
+            (total - seams * _SEAM_BYTES) // self.max_bytes,
             letters // self.max_letters if self.max_letters else 0,
             _count(data, _DIGITS) // self.max_digits if self.max_digits else 0,
             0,

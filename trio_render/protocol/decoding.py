@@ -21,6 +21,9 @@ INT64_MIN = -(2**63)
 _PATH = re.compile(r" - at `(?:key in )?\$([^`]*)`$")
 _MISSING = re.compile(r"^Object missing required field `([^`]+)`")
 _BYTE = re.compile(r"\(byte (\d+)\)$")
+_SURROGATE = re.compile("surrogate|hex escape")
+_HALF_PAIR = re.compile(rb"\\u[dD][89a-bA-B][0-9a-fA-F]{2}(?!\\u)")
+_CUT_OFF = "Input data was truncated"
 
 
 @cache
@@ -56,6 +59,9 @@ def decode_body(body: bytes, type_: type[T]) -> T:
     except msgspec.DecodeError as error:
         text = str(error)
         byte = _BYTE.search(text)
+        if _SURROGATE.search(text) or (text == _CUT_OFF and _HALF_PAIR.search(body)):
+            place = f"body.{byte[1]}" if byte else "body"
+            raise MalformedRequest("The body holds half of a surrogate pair.", place) from None
         if byte:
             raise MalformedRequest(f"The body is not valid JSON: {text}.", f"body.{byte[1]}") from None
         where = f"body.{len(body)}" if body.strip() else "body"

@@ -1,0 +1,1 @@
+"""Benchmarks that a person can run: ``python -m bench NAME``. Programs, not tests: they judge nothing."""

@@ -1,0 +1,58 @@
+"""``python -m bench NAME``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from . import hops, probe
+
+__all__: list[str] = []
+
+
+@click.group()
+def main() -> None:
+    """Measure trio_render on this machine. Each benchmark prints a table and can write JSON."""
+
+
+_json = click.option("--json", "json_file", type=click.Path(path_type=Path), help="Write the figures here.")
+_model = click.option("--model", type=click.Path(exists=True, path_type=Path), help="A model directory.")
+
+
+@main.command("probe")
+@click.option("--tokens", default="500,1000,2000,4000", help="Tokens per derender.", show_default=True)
+@click.option("--candidates", default=5, help="Logprob candidates per token.", show_default=True)
+@click.option("--modes", default="inline,executor,thread,process,auto", show_default=True)
+@click.option("--seconds", default=4.0, help="Length of one measurement.", show_default=True)
+@click.option("--runs", default=5, help="Measurements of each; the medians are shown.", show_default=True)
+@click.option("--quick", is_flag=True, help="One short run of 500 and 4000 tokens.")
+@_model
+@_json
+def probe_command(
+    tokens: str,
+    candidates: int,
+    modes: str,
+    seconds: float,
+    runs: int,
+    quick: bool,
+    model: Path | None,
+    json_file: Path | None,
+) -> None:
+    """How calm is the event loop beside a client that derenders in a loop?"""
+    sizes = [500, 4000] if quick else [int(n) for n in tokens.split(",")]
+    plan = probe.Plan(sizes, candidates, modes.split(","), 1.5 if quick else seconds, 1 if quick else runs)
+    probe.run(plan, model, json_file)
+
+
+@main.command("hops")
+@click.option("--repeats", default=300, show_default=True)
+@_model
+@_json
+def hops_command(repeats: int, model: Path | None, json_file: Path | None) -> None:
+    """What does one hop cost, by where it goes and how much it carries?"""
+    hops.run(repeats, model, json_file)
+
+
+if __name__ == "__main__":
+    main(prog_name="python -m bench")

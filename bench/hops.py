@@ -1,0 +1,82 @@
+"""What is worth a hop? Costs of running a job inline, in a thread and in a process, by its size.
+
+Where `auto`'s thresholds (``inline_below`` of each `Job`) come from: a job belongs inline while it costs
+no more than a hop to a thread.
+"""
+
+from __future__ import annotations
+
+import time
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import anyio
+
+from trio_render import Offloader, Workspace, open_offloader, open_workspace
+from trio_render.offload.jobs import Job
+
+from .bodies import chat_render_body, derender_body
+from .models import model_directory
+from .report import median, print_table, write_json
+
+__all__ = ["run"]
+
+
+def _nothing(workspace: Workspace, checkpoint: Any, body: Any) -> bytes:
+    return b""
+
+
+def _chat(workspace: Workspace, checkpoint: Any, body: Any) -> bytes:
+    from trio_render.render import wire
+
+    return wire.chat_json(workspace, checkpoint, body)
+
+
+def _derender(workspace: Workspace, checkpoint: Any, body: Any) -> bytes:
+    from trio_render.derender import wire
+
+    return wire.chat_json(workspace, checkpoint, body)
+
+
+def run(repeats: int, model: Path | None, json_file: Path | None) -> None:
+    """Measure, print, and write."""
+    with model_directory(model) as folder:
+        workspace = open_workspace(folder)
+        vocab = workspace.model.vocab_size
+        cases: list[tuple[str, Job[bytes], bytes]] = [("nothing", Job(_nothing, "render"), b"{}")]
+        cases += [
+            (f"chat render, {n} words", Job(_chat, "render"), chat_render_body(n))
+            for n in (10, 60, 200, 600, 2000)
+        ]
+        cases += [
+            (f"derender, {n} tokens, {c} candidates", Job(_derender, "derender"), derender_body(n, c, vocab))
+            for n, c in ((1, 0), (8, 0), (32, 0), (8, 5), (64, 5))
+        ]
+        figures = {
+            backend: anyio.run(_measure, backend, folder, workspace, cases, repeats, backend="trio")
+            for backend in ("inline", "thread", "process")
+        }
+    rows = [
+        [name, len(body), *(f"{figures[backend][n]:.0f}" for backend in figures)]
+        for n, (name, _, body) in enumerate(cases)
+    ]
+    print_table(f"hops: medians of {repeats}, in microseconds", ["job", "body bytes", *figures], rows)
+    write_json(json_file, "hops", {"cases": [name for name, _, _ in cases], "microseconds": figures})
+
+
+async def _measure(
+    backend: Any, folder: Path, workspace: Workspace, cases: list[tuple[str, Job[bytes], bytes]], repeats: int
+) -> list[float]:
+    load = partial(open_workspace, folder)
+    async with open_offloader(load, workspace, backend=backend, processes=1) as offloader:
+        return [await _case(offloader, job, body, repeats) for _, job, body in cases]
+
+
+async def _case(offloader: Offloader, job: Job[bytes], body: bytes, repeats: int) -> float:
+    costs = []
+    for _ in range(repeats):
+        began = time.perf_counter()
+        await offloader.run(job, [body])
+        costs.append((time.perf_counter() - began) * 1e6)
+    return median(costs)
