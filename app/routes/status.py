@@ -1,4 +1,4 @@
-"""``/health``, ``/ping``, ``/version``, ``/v1/models``, ``/metrics``, ``/openapi.json``: from what is known."""
+"""``/health``, ``/ping``, ``/version``, ``/v1/models``, ``/metrics``, ``/openapi.json``."""
 
 from __future__ import annotations
 
