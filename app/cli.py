@@ -49,6 +49,7 @@ def main() -> None:
 @click.option(
     "--served-model-name",
     "served_model_names",
+    envvar=_PREFIX + "_SERVED_MODEL_NAME",
     multiple=True,
     help="Name that requests use for the model; repeatable, the first one stands in answers."
     "  [default: the value of --model]",
@@ -80,20 +81,29 @@ def main() -> None:
 @click.option(
     "--request-timeout",
     "request_timeout_s",
+    envvar=_PREFIX + "_REQUEST_TIMEOUT",
     default=60.0,
     help="Seconds a request may take, waiting included. Clients ask for less with X-Request-Timeout.",
 )
 @click.option(
     "--write-timeout",
     "write_timeout_s",
+    envvar=_PREFIX + "_WRITE_TIMEOUT",
     default=30.0,
     help="Seconds a client may take to read the next 64 KiB of an answer.",
 )
 @click.option("--max-body", type=_Size(), default="64M", help="Largest request body.")
-@click.option("--body-timeout", "body_timeout_s", default=60.0, help="Seconds a body may take to arrive.")
+@click.option(
+    "--body-timeout",
+    "body_timeout_s",
+    envvar=_PREFIX + "_BODY_TIMEOUT",
+    default=60.0,
+    help="Seconds a body may take to arrive.",
+)
 @click.option(
     "--graceful-timeout",
     "graceful_timeout_s",
+    envvar=_PREFIX + "_GRACEFUL_TIMEOUT",
     default=20.0,
     help="Seconds that running requests are waited for at shutdown.",
 )
@@ -106,6 +116,7 @@ def main() -> None:
 @click.option(
     "--debug-loop-stalls",
     "debug_loop_stalls_ms",
+    envvar=_PREFIX + "_DEBUG_LOOP_STALLS",
     default=0.0,
     help="Log turns of the event loop that are busy for more milliseconds than this; 0: don't look.",
 )

@@ -40,6 +40,9 @@ from .protocol.derender import DerenderCompletionRequest as DerenderCompletionRe
 from .protocol.generate import GenerateChoice as GenerateChoice
 from .protocol.generate import GenerateRequest as GenerateRequest
 from .protocol.generate import GenerateResponse as GenerateResponse
+from .protocol.logprobs import Candidate as Candidate
+from .protocol.logprobs import GenerateLogprobs as GenerateLogprobs
+from .protocol.logprobs import TokenLogprob as TokenLogprob
 from .protocol.sampling import SamplingParams as SamplingParams
 from .protocol.tokenize import DetokenizeRequest as DetokenizeRequest
 from .protocol.tokenize import TokenizeChatRequest as TokenizeChatRequest
@@ -51,6 +54,7 @@ from .workspace import open_workspace as open_workspace
 from .workspace import workspace_of as workspace_of
 
 __all__ = [
+    "Candidate",
     "ChatCompletion",
     "ChatRequest",
     "Completion",
@@ -62,6 +66,7 @@ __all__ = [
     "DetokenizeRequest",
     "EngineError",
     "GenerateChoice",
+    "GenerateLogprobs",
     "GenerateRequest",
     "GenerateResponse",
     "HistogramSnapshot",
@@ -82,6 +87,7 @@ __all__ = [
     "Renderer",
     "SamplingParams",
     "Stall",
+    "TokenLogprob",
     "TokenizeChatRequest",
     "TokenizeRequest",
     "WorkerDied",

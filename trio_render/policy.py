@@ -17,7 +17,7 @@ class Policy:
 
     Attributes:
         served_names: names a request's ``model`` may carry; the first one is written into answers.
-            Empty: the name the model was opened with.
+            Empty: a workspace fills in the name that its model was opened with.
         trust_request_chat_template: accept ``chat_template`` from requests. Off by default: such a
             template runs (sandboxed and bounded) on this machine.
         max_logprobs: most ``logprobs`` / ``top_logprobs`` a request may ask for; -1 is no bound but

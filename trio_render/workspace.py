@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from .derender.logprobs import FragmentCache
@@ -22,8 +22,11 @@ class Workspace:
 
 
 def workspace_of(model: Model, policy: Policy | None = None) -> Workspace:
-    """Return a workspace for an open model."""
-    return Workspace(model, policy or Policy(), FragmentCache(model))
+    """Return a workspace for an open model, which serves under its own name if the policy gives none."""
+    policy = policy or Policy()
+    if not policy.served_names:
+        policy = replace(policy, served_names=(model.name,))
+    return Workspace(model, policy, FragmentCache(model))
 
 
 def open_workspace(

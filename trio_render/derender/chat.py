@@ -61,7 +61,7 @@ def derender_chat(
         id=response.request_id,
         object="chat.completion",
         created=int(time.time()),
-        model=policy.served_names[0] if policy.served_names else model.name,
+        model=policy.served_names[0],
         choices=[choice(given) for given in response.choices],
         usage=usage(body.prompt_tokens or 0, [response]),
         prompt_logprobs=resolved_prompt_logprobs(model, response.prompt_logprobs, checkpoint),

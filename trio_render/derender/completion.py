@@ -53,7 +53,7 @@ def derender_completion(
         id=responses[0].request_id,
         object="text_completion",
         created=int(time.time()),
-        model=policy.served_names[0] if policy.served_names else model.name,
+        model=policy.served_names[0],
         choices=choices,
         usage=usage(sum(body.prompt_tokens or ()), responses),
         kv_transfer_params=_common(responses, "kv_transfer_params"),
