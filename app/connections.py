@@ -18,6 +18,8 @@ import trio
 from hypercorn.events import Closed, Event, RawData
 from hypercorn.trio.tcp_server import TCPServer
 
+from trio_render.offload.background import background_tasks
+
 __all__ = ["bounded_connections"]
 
 _LOOK_S = 0.1
@@ -125,9 +127,8 @@ async def bounded_connections(write_timeout_s: float) -> AsyncIterator[None]:
     original = hook.TCPServer
     hook.TCPServer = class_
     try:
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(watch.look)
+        async with background_tasks() as group:
+            group.start_soon(watch.look)
             yield
-            nursery.cancel_scope.cancel()
     finally:
         hook.TCPServer = original

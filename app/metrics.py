@@ -19,6 +19,7 @@ from prometheus_client.core import (
 )
 
 from trio_render import HistogramSnapshot, LimiterStatistics, OffloaderStatistics
+from trio_render.offload.background import background_tasks
 from trio_render.offload.stats import BUCKETS_S, Histogram
 
 __all__ = ["CONTENT_TYPE", "Metrics", "watched_loop"]
@@ -113,7 +114,6 @@ async def watched_loop(metrics: Metrics) -> AsyncIterator[None]:
             await trio.sleep_until(due)
             metrics.loop_lag.observe(trio.current_time() - due)
 
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(tick)
+    async with background_tasks() as group:
+        group.start_soon(tick)
         yield
-        nursery.cancel_scope.cancel()

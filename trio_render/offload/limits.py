@@ -63,7 +63,11 @@ class Limits:
 
 
 def _limiter(given: CapacityLimiter | int) -> CapacityLimiter:
-    return CapacityLimiter(given) if isinstance(given, int) else given
+    if isinstance(given, CapacityLimiter):
+        return given
+    if given < 1:
+        raise ValueError(f"a limit must be at least 1, not {given}")
+    return CapacityLimiter(given)
 
 
 def limiter_statistics(limiter: CapacityLimiter) -> LimiterStatistics:

@@ -10,6 +10,7 @@ import os
 import pickle
 import signal
 import struct
+import sys
 import time
 import traceback
 from typing import Any, BinaryIO
@@ -31,6 +32,11 @@ def main() -> None:
     # Whatever else writes to stdout, C libraries included, must not end up between two answers.
     os.dup2(2, 1)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    path = _read(jobs)
+    if path is None:
+        return
+    # What the parent can import, we must be able to unpickle.
+    sys.path[:] = path[0]
     load = _read(jobs)
     if load is None:
         return

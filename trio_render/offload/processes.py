@@ -11,7 +11,7 @@ import pickle
 import sys
 from collections import deque
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +19,7 @@ import anyio
 from anyio.abc import Process, TaskGroup
 
 from ..errors import RenderError, WorkerDied
+from .background import background_tasks
 from .jobs import Body
 from .process_worker import HEADER
 
@@ -53,6 +54,13 @@ class _Worker:
 
     async def exchange(self, value: Any, body: Body) -> tuple[tuple[Any, ...], bytes]:
         """Send a message and return the answer. Raises EndOfStream or BrokenResourceError: it died."""
+        await self.tell(value, body)
+        header = await self._receive(HEADER.size)
+        n_pickle, n_raw = HEADER.unpack(header)
+        return pickle.loads(await self._receive(n_pickle)), await self._receive(n_raw)
+
+    async def tell(self, value: Any, body: Body = ()) -> None:
+        """Send a message."""
         pickled = pickle.dumps(value, protocol=pickle.HIGHEST_PROTOCOL)
         stdin = self._process.stdin
         assert stdin is not None
@@ -60,9 +68,6 @@ class _Worker:
         for chunk in body:
             for start in range(0, len(chunk), _SEND_BYTES):
                 await stdin.send(chunk[start : start + _SEND_BYTES])
-        header = await self._receive(HEADER.size)
-        n_pickle, n_raw = HEADER.unpack(header)
-        return pickle.loads(await self._receive(n_pickle)), await self._receive(n_raw)
 
     async def _receive(self, n: int) -> bytes:
         stdout = self._process.stdout
@@ -75,8 +80,13 @@ class _Worker:
         return b"".join(chunks)
 
     def kill(self) -> None:
+        """Kill the process, which fails the exchange that it works for."""
         self.killed = True
-        self._process.kill()
+        self._kill()
+
+    def _kill(self) -> None:
+        with suppress(ProcessLookupError):
+            self._process.kill()
 
     async def end(self) -> None:
         """Let an idle process end by itself; kill one that doesn't."""
@@ -86,14 +96,14 @@ class _Worker:
             await stdin.aclose()
             await self._process.wait()
             return
-        self._process.kill()
+        self._kill()
         with anyio.CancelScope(shield=True):
             await self._process.wait()
 
     async def bury(self) -> None:
         """Wait for a process that has died or been killed, and close its pipes."""
         with anyio.CancelScope(shield=True):
-            self._process.kill()
+            self._kill()
             await self._process.aclose()
 
 
@@ -211,6 +221,7 @@ class ProcessPool:
         """Start one more process and wait until it is warm. Raises what its loading raises."""
         worker = _Worker(await anyio.open_process(_COMMAND, stderr=None))
         try:
+            await worker.tell(sys.path)
             (error, _), _ = await worker.exchange(self._load, ())
         except (anyio.EndOfStream, anyio.BrokenResourceError):
             await worker.bury()
@@ -248,14 +259,29 @@ async def open_process_pool(load: Callable[[], Any], size: int) -> AsyncIterator
 
     Raises: what ``load`` raises.
     """
-    async with anyio.create_task_group() as group:
+    async with background_tasks() as group:
         pool = ProcessPool(load, size, group)
         try:
-            async with anyio.create_task_group() as starting:
-                for _ in range(size + 1):
-                    starting.start_soon(pool.spawn)
+            await _start_all(pool, size + 1)
             yield pool
         finally:
             group.cancel_scope.cancel()
             with anyio.CancelScope(shield=True):
                 await pool.end()
+
+
+async def _start_all(pool: ProcessPool, n: int) -> None:
+    failures: list[Exception] = []
+
+    async def start() -> None:
+        try:
+            await pool.spawn()
+        except Exception as error:
+            failures.append(error)
+            group.cancel_scope.cancel()
+
+    async with anyio.create_task_group() as group:
+        for _ in range(n):
+            group.start_soon(start)
+    if failures:
+        raise failures[0]

@@ -16,6 +16,8 @@ from dataclasses import dataclass
 
 import anyio
 
+from .background import background_tasks
+
 __all__ = ["Stall", "watch_loop"]
 
 _LOOKS_PER_BOUND = 4
@@ -79,7 +81,7 @@ async def watch_loop(bound_s: float, report: Callable[[Stall], None]) -> AsyncIt
             watch.beat()
             await anyio.sleep(bound_s / _LOOKS_PER_BOUND)
 
-    async with anyio.create_task_group() as group:
+    async with background_tasks() as group:
         group.start_soon(beat)
         thread.start()
         try:
@@ -87,4 +89,3 @@ async def watch_loop(bound_s: float, report: Callable[[Stall], None]) -> AsyncIt
         finally:
             watch.stop.set()
             thread.join()
-            group.cancel_scope.cancel()
