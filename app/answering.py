@@ -6,12 +6,12 @@ import math
 from collections.abc import Awaitable, Callable
 
 import trio
-from quart import Request, Response, g, request
+from quart import Request, Response, request
 
-from trio_render import DeadlineExceeded, InvalidRequest, Overloaded
+from trio_render import DeadlineExceeded, InvalidRequest
 from trio_render.offload.limits import Kind
 
-from .body import discard_body, read_json_body
+from .body import read_json_body
 from .services import Services
 
 __all__ = ["answer_json"]
@@ -31,12 +31,7 @@ async def answer_json(
     """
     timeout_s = _timeout_s(request, services.settings.request_timeout_s)
     with trio.move_on_after(timeout_s):
-        try:
-            services.offloader.check_admission(kind)
-        except Overloaded:
-            if not await discard_body(request):
-                g.close_connection = True
-            raise
+        services.offloader.check_admission(kind)
         body = await read_json_body(request, services.settings)
         return Response(await work(body), content_type="application/json")
     raise DeadlineExceeded(f"The request was not done within {timeout_s:g} s.")

@@ -7,7 +7,9 @@ from collections.abc import AsyncGenerator
 from quart import Response, request
 from quart_trio import QuartTrio
 
+from .body import body_is_done
 from .cli import settings_from_environment
+from .connections import bounded_connections
 from .disconnect import FinishBeforeDisconnect
 from .errors import register_error_handlers
 from .routes import derender, render, status, tokenize
@@ -40,6 +42,8 @@ def _add_routes(app: QuartTrio, services: Services) -> None:
     async def count(response: Response) -> Response:
         rule = request.url_rule
         services.metrics.count_request("unknown" if rule is None else rule.rule, response.status_code)
+        if not await body_is_done(request):
+            response.headers["Connection"] = "close"
         return response
 
 
@@ -48,6 +52,6 @@ def _open_in_lifespan(app: QuartTrio) -> None:
 
     @app.while_serving
     async def services() -> AsyncGenerator[None]:
-        async with open_services(settings) as opened:
+        async with bounded_connections(settings.write_timeout_s), open_services(settings) as opened:
             _add_routes(app, opened)
             yield

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import trio
-from quart import Request
+from quart import Request, g
 
 from .errors import BodyTimeout, BodyTooLarge, UnsupportedContentType
 from .settings import Settings
 
-__all__ = ["discard_body", "read_json_body"]
+__all__ = ["body_is_done", "read_json_body"]
 
 _DISCARD_BYTES = 16 * 1024 * 1024
 _DISCARD_S = 5.0
@@ -24,6 +24,7 @@ async def read_json_body(request: Request, settings: Settings) -> list[bytes]:
     """
     _check_content_type(request.headers.get("Content-Type"))
     if request.content_length is not None and request.content_length > settings.max_body:
+        g.body_is_hopeless = True
         raise _too_large(settings)
     chunks: list[bytes] = []
     size = 0
@@ -31,18 +32,26 @@ async def read_json_body(request: Request, settings: Settings) -> list[bytes]:
         async for chunk in request.body:
             size += len(chunk)
             if size > settings.max_body:
+                g.body_is_hopeless = True
                 raise _too_large(settings)
             chunks.append(chunk)
     if scope.cancelled_caught:
+        g.body_is_hopeless = True
         raise BodyTimeout(f"The request's body did not arrive within {settings.body_timeout_s:g} s.")
+    g.body_is_read = True
     return chunks
 
 
-async def discard_body(request: Request) -> bool:
-    """Read a body and forget it, so that the connection's next request starts where it should.
+async def body_is_done(request: Request) -> bool:
+    """Say whether the connection's next request starts where it should.
 
-    Returns whether all of it was read: not if it is too large for that, or takes too long.
+    A body that nobody has read, because its request was refused for another reason, is read now and
+    forgotten: what is left of it would be taken for the next request. Not if it is too large for that.
     """
+    if g.get("body_is_read", False):
+        return True
+    if g.get("body_is_hopeless", False):
+        return False
     size = 0
     with trio.move_on_after(_DISCARD_S):
         async for chunk in request.body:

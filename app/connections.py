@@ -7,6 +7,7 @@ version is pinned, and tests hold each cure.
 
 from __future__ import annotations
 
+import logging
 import select
 import socket
 from collections.abc import AsyncIterator
@@ -21,6 +22,8 @@ from hypercorn.trio.tcp_server import TCPServer
 from trio_render.offload.background import background_tasks
 
 __all__ = ["bounded_connections"]
+
+log = logging.getLogger("trio_render.app")
 
 _LOOK_S = 0.1
 _KEEPALIVE = (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3))
@@ -65,6 +68,10 @@ class _BoundedTCPServer(TCPServer):
     watch: _PeerWatch
     write_timeout_s: float
 
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self._reading = trio.CancelScope()
+
     async def run(self) -> None:
         sock = _socket(self.stream)
         fd = sock.fileno()
@@ -73,33 +80,50 @@ class _BoundedTCPServer(TCPServer):
             with trio.CancelScope() as scope:
                 self.watch.add(fd, scope)
                 await super().run()
+        except Exception:
+            # Whatever a client does to its connection must not end the server.
+            log.warning("A connection failed.", exc_info=True)
         finally:
             self.watch.remove(fd)
             with trio.CancelScope(shield=True):
                 await trio.aclose_forcefully(self.stream)
 
+    async def _read_data(self) -> None:
+        with self._reading:
+            await super()._read_data()
+        # Else the connection's tasks end only when its keep-alive time is over.
+        await self.idle_task.stop()
+
     async def protocol_send(self, event: Event) -> None:
         if not isinstance(event, RawData):
             await super().protocol_send(event)
             return
-        async with self.send_lock:
-            sent = await self._send(event.data)
-        if not sent:
-            with trio.CancelScope(shield=True):
-                await trio.aclose_forcefully(self.stream)
-            await self.protocol.handle(Closed())
+        sent = False
+        try:
+            async with self.send_lock:
+                sent = await self._send(event.data)
+        finally:
+            if not sent:
+                with trio.CancelScope(shield=True):
+                    await trio.aclose_forcefully(self.stream)
+                    await self.protocol.handle(Closed())
+                # The reader may wait for a response that will not end.
+                self._reading.cancel()
 
     async def _send(self, data: bytes) -> bool:
         """Send piece by piece, so that a slow but honest reader meets no deadline."""
         view = memoryview(data)
-        for start in range(0, len(view), _SEND_BYTES):
-            with trio.CancelScope(shield=True, deadline=trio.current_time() + self.write_timeout_s) as scope:
-                try:
+        try:
+            for start in range(0, len(view), _SEND_BYTES):
+                with trio.fail_after(self.write_timeout_s):
                     await self.stream.send_all(view[start : start + _SEND_BYTES])
-                except (trio.BrokenResourceError, trio.ClosedResourceError):
-                    return False
-            if scope.cancelled_caught:
-                return False
+        except (
+            trio.BrokenResourceError,
+            trio.ClosedResourceError,
+            trio.BusyResourceError,
+            trio.TooSlowError,
+        ):
+            return False
         return True
 
 

@@ -7,7 +7,7 @@ from http import HTTPStatus
 from typing import Any
 
 import msgspec
-from quart import Quart, Response, g
+from quart import Quart, Response
 from werkzeug.exceptions import HTTPException
 
 from trio_render import (
@@ -76,10 +76,6 @@ def register_error_handlers(app: Quart) -> None:
                 response = _response(status, type_, error.message, error.param)
                 if isinstance(error, Overloaded):
                     response.headers["Retry-After"] = str(max(1, round(error.retry_after)))
-                unread = isinstance(error, BodyTooLarge | BodyTimeout | UnsupportedContentType)
-                if unread or g.get("close_connection", False):
-                    # What is left of the body would be read as the next request.
-                    response.headers["Connection"] = "close"
                 return response
         raise error
 

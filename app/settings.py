@@ -70,6 +70,7 @@ class Settings:
 
     def __post_init__(self) -> None:
         _require(bool(self.model), "--model", "must not be empty")
+        _require(all(self.served_model_names), "--served-model-name", "must not be empty")
         _require(0 <= self.port < 65536, "--port", "must be 0 to 65535")
         _require(
             self.max_model_len is None or self.max_model_len >= 1, "--max-model-len", "must be at least 1"

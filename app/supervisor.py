@@ -131,6 +131,9 @@ async def _stop_when_told(stop: trio.Event, supervisor: _Supervisor, scope: trio
 async def _watch_signals(
     stop: trio.Event, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
 ) -> None:
+    for number in (signal.SIGINT, signal.SIGTERM):
+        # What the receiver restores when it closes: a second signal must not spoil a clean end.
+        signal.signal(number, signal.SIG_IGN)
     with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
         task_status.started()
         async for _ in signals:
