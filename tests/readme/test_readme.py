@@ -1,0 +1,252 @@
+"""Everything in README.md that can be run is run, and what it claims of the server is compared with it."""
+
+import json
+import re
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any
+
+import pytest
+from readme.blocks import BLOCKS, PROSE, README, ROOT, Block, codes, of_kind, table, with_output
+from readme.running import Server, ask, masked, request, serving
+
+from app.cli import serve
+
+pytestmark = pytest.mark.slow
+
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+CONSTRAINTS = (ROOT / ".ci" / "constraints.txt").read_text(encoding="utf-8").splitlines()
+CI = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+URL = "http://127.0.0.1:8000"
+
+
+def at_line(value: object) -> str | None:
+    block = value[0] if isinstance(value, tuple) else value
+    return f"line-{block.line}" if isinstance(block, Block) else None
+
+
+@pytest.fixture(scope="module")
+def programs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[int, subprocess.Popen[str]]]:
+    """The example programs by the README's line, started together: each loads the demo model for long."""
+    started = {}
+    for block in of_kind("python"):
+        folder = tmp_path_factory.mktemp("example")
+        program = folder / "example.py"
+        program.write_text(block.text, encoding="utf-8")
+        started[block.line] = subprocess.Popen(
+            [sys.executable, "-W", "error", program],
+            cwd=folder,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+    yield started
+    for process in started.values():
+        with process:
+            process.kill()
+
+
+@pytest.fixture(scope="module")
+def demo(programs: dict[int, subprocess.Popen[str]]) -> Iterator[Server]:
+    """The server of the first command. (Asks for `programs` so that those load beside it.)"""
+    command = of_kind("setup")[0].text.splitlines()[-1].split()
+    assert command[0] == ".venv/bin/trio-render"
+    with serving(*command[1:]) as server:
+        yield server
+
+
+# ------------------------------------------------------------ every block is covered
+
+
+def test_every_code_block_is_one_that_these_tests_run() -> None:
+    covered = {id(block) for block in of_kind("setup")}
+    for kind, output in [("curl", "json"), ("python", "text"), ("setup", "text")]:
+        covered.update(id(block) for pair in with_output(kind, output) for block in pair)
+    assert [(block.line, block.language) for block in BLOCKS if id(block) not in covered] == []
+
+
+def test_there_are_no_code_blocks_of_another_form() -> None:
+    """Neither indented nor behind other fences: those would be run by nobody."""
+    assert re.findall(r"(?m)^(?: {4,}|\t)\S.*|^ *~~~.*|^ *```.*", PROSE) == []
+
+
+def test_there_is_something_to_run() -> None:
+    kinds = [block.kind for block in BLOCKS]
+    assert [kinds.count(kind) for kind in ("setup", "curl", "python")] == [2, 5, 2]
+
+
+# ------------------------------------------------------------ the two commands
+
+
+@pytest.mark.parametrize("block", of_kind("setup"), ids=at_line)
+class TestSetUp:
+    """pip isn't run in tests; `.ci/run` installs the same."""
+
+    def test_is_one_command_from_nothing(self, block: Block) -> None:
+        subprocess.run(["sh", "-n", "-c", block.text], check=True, timeout=10)
+        lines = block.text.splitlines()
+        assert lines[0].startswith("python3 -m venv .venv")
+        assert all(line.endswith(" &&") for line in lines[:-1])
+
+    def test_pins_what_the_constraints_pin(self, block: Block) -> None:
+        pins = re.findall(r"[\w-]+==[\w.]+", block.text)
+        assert len(pins) == 2
+        for pin in pins:
+            assert pin in CONSTRAINTS
+            assert pin in CI
+
+    def test_installs_under_the_constraints_or_without_dependencies(self, block: Block) -> None:
+        installs = re.findall(r"pip install (.*?)(?: &&)?$", block.text, re.MULTILINE)
+        assert len(installs) == 3
+        assert all(line.startswith(("-c .ci/constraints.txt ", "--no-deps ")) for line in installs)
+
+    def test_asks_for_extras_that_exist(self, block: Block) -> None:
+        extras = re.search(r"'\.\[([\w,]+)\]'", block.text)
+        assert extras
+        assert set(extras[1].split(",")) <= PYPROJECT["project"]["optional-dependencies"].keys()
+
+    def test_runs_scripts_that_exist(self, block: Block) -> None:
+        scripts = set(re.findall(r"\.venv/bin/(\S+)", block.text)) - {"pip"}
+        assert scripts
+        for script in scripts:
+            assert entry_points(group="console_scripts", name=script)
+
+
+def test_the_test_command_installs_what_ci_installs() -> None:
+    assert "install --editable '.[dev,demo]'" in CI
+    assert "-e '.[dev,demo]'" in of_kind("setup")[1].text
+
+
+# ------------------------------------------------------------ what runs
+
+
+@pytest.mark.parametrize(("command", "ready_line"), with_output("setup", "text"), ids=at_line)
+def test_the_server_says_that_it_is_ready(demo: Server, command: Block, ready_line: Block) -> None:
+    assert demo.ready_line.replace(demo.url, URL) == ready_line.text
+
+
+@pytest.mark.parametrize(("command", "answer"), with_output("curl", "json"), ids=at_line)
+def test_curl_gets_the_answer_that_is_shown(demo: Server, command: Block, answer: Block) -> None:
+    assert URL in command.text
+    got = masked(ask(command.text.replace(URL, demo.url)))
+    assert got == masked(answer.text)
+    if isinstance(got, dict):
+        assert list(got) == list(json.loads(answer.text))
+
+
+@pytest.mark.parametrize(("program", "output"), with_output("python", "text"), ids=at_line)
+def test_the_example_program_prints_what_is_shown(
+    programs: dict[int, subprocess.Popen[str]], program: Block, output: Block
+) -> None:
+    process = programs[program.line]
+    stdout, stderr = process.communicate(timeout=180)
+    assert (process.returncode, stderr, stdout) == (0, "", output.text)
+
+
+def test_the_tour_derenders_what_it_has_rendered() -> None:
+    rendered, derendered = (json.loads(answer.text) for _, answer in with_output("curl", "json")[:2])
+    assert derendered["usage"]["prompt_tokens"] == len(rendered["token_ids"])
+
+
+# ------------------------------------------------------------ tables
+
+
+def test_the_endpoints_are_those_of_the_server(demo: Server) -> None:
+    listed = [tuple(code.split()) for cell, _ in table("Endpoints") for code in codes(cell)]
+    document = json.loads(request("GET", f"{demo.url}/openapi.json")[1])
+    assert {path for _, path in listed} == {*document["paths"], "/openapi.json"}
+    for method, path in listed:
+        status, _ = request(method, demo.url + path, b"{}" if method == "POST" else None)
+        assert status in (200, 400), (method, path)
+
+
+def test_what_is_not_here_yet_is_not_here(demo: Server) -> None:
+    for path in ("/v1/completions", "/v1/chat/completions"):
+        assert request("POST", demo.url + path, b"{}")[0] == 404
+    assert request("GET", f"{demo.url}/metrics")[0] == 404
+    chunk = {
+        "stream": True,
+        "generate_chunk": {"request_id": "x", "choices": [{"index": 0, "token_ids": [5]}]},
+    }
+    for path, body in [
+        ("/v1/completions/derender", chunk),
+        ("/v1/completions/render", {"prompt": "Hi", "prompt_embeds": "AA=="}),
+    ]:
+        status, answer = request("POST", demo.url + path, json.dumps(body).encode())
+        assert (status, json.loads(answer)["error"]["param"]) in [(400, "stream"), (400, "prompt_embeds")]
+
+
+OPTIONS = {param.opts[0]: param for param in serve.params}
+
+
+def test_the_options_and_their_defaults_are_those_of_the_server() -> None:
+    listed = {codes(option)[0]: default for option, default, _ in table("Options")}
+    assert list(listed) == list(OPTIONS)
+    context = serve.make_context("serve", ["--model", "m"])
+    for option, shown in listed.items():
+        param = OPTIONS[option]
+        default = context.params[param.name or ""]
+        match codes(shown):
+            case [code] if code != "--model":
+                assert param.type_cast_value(context, code) == default, option
+            case _:
+                assert param.required if shown == "required" else default in (None, False, ()), option
+
+
+@pytest.mark.parametrize("option", OPTIONS)
+def test_every_option_is_an_environment_variable(option: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    values: dict[str, Any] = {
+        "--engine": "none",
+        "--log-level": "debug",
+        "--trust-request-chat-template": "1",
+    }
+    name = "TRIO_RENDER_" + option.removeprefix("--").upper().replace("-", "_")
+    monkeypatch.setenv("TRIO_RENDER_MODEL", "m")
+    monkeypatch.setenv(name, values.get(option, "7"))
+    context = serve.make_context("serve", [])
+    parameter = OPTIONS[option].name
+    assert parameter is not None
+    source = context.get_parameter_source(parameter)
+    assert source is not None
+    assert source.name == "ENVIRONMENT"
+
+
+def test_the_map_names_every_room() -> None:
+    named = {code for cell, _ in table("Map") for code in codes(cell)}
+    for name in named:
+        assert (ROOT / name).exists() or (ROOT / "trio_render" / name).exists(), name
+    rooms = {
+        path.name + "/" * path.is_dir()
+        for path in (ROOT / "trio_render").iterdir()
+        if not path.name.startswith(("__", ".")) and path.name != "py.typed"
+    }
+    assert rooms - {name.removeprefix("trio_render/") for name in named} == set()
+
+
+def test_the_changelog_has_this_version() -> None:
+    assert f"\n### {PYPROJECT['project']['version']}\n" in README
+
+
+# ------------------------------------------------------------ figures
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads /proc")
+def test_a_served_directory_is_as_small_and_as_quick_as_said(model_folders: Path) -> None:
+    """Quick within a factor of five: a machine may be busy. Without PyTorch, which is most of the point."""
+    said = re.search(r"DeepSeek.*?ready after about (\d+) s, (\d+) MB resident", " ".join(PROSE.split()))
+    assert said
+    with serving("serve", "--model", str(model_folders / "deepseek")) as server:
+        assert server.ready_s < 5 * int(said[1])
+        assert server.resident_mb() == pytest.approx(int(said[2]), rel=0.15)
+        assert not server.has_loaded("libtorch")
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads /proc")
+def test_the_served_demo_is_as_small_as_said(demo: Server) -> None:
+    said = re.search(r"The demo model.*?(\d+) MB resident", " ".join(PROSE.split()))
+    assert said
+    assert demo.resident_mb() == pytest.approx(int(said[1]), rel=0.25)
