@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from app import errors as app_errors
-from trio_render import Model, Policy, RenderError
+from trio_render import Model, Policy, RenderError, workspace_of
 from trio_render.derender import wire as derender_wire
-from trio_render.derender.logprobs import FragmentCache
 from trio_render.render import wire as render_wire
 
 Checkpoint = Callable[[], None]
@@ -59,7 +58,7 @@ class InProcessServer:
     def __init__(self, model: Model, policy: Policy | None = None) -> None:
         self.model = model
         self.policy = policy or Policy(served_names=("m",))
-        self._cache = FragmentCache(model)
+        self._workspace = workspace_of(model, self.policy)
 
     def post(self, path: str, body: Any, checkpoint: Checkpoint = never_cancelled) -> Reply:
         """Send ``body`` as JSON; ``bytes`` are sent as they are."""
@@ -91,21 +90,21 @@ class InProcessServer:
             raise
 
     def _job(self, path: str, headers: Mapping[str, str], body: bytes, checkpoint: Checkpoint) -> bytes:
-        model, policy = self.model, self.policy
+        workspace = self._workspace
         request_id = headers.get("X-Request-Id")
         match path:
             case "/v1/chat/completions/render":
-                return render_wire.chat_json(model, policy, body, request_id, checkpoint)
+                return render_wire.chat_json(workspace, checkpoint, [body], request_id)
             case "/v1/completions/render":
-                start = render_wire.completion_start(model, policy, body, request_id, checkpoint)
-                rest = [render_wire.completion_json(start.plan, group, checkpoint) for group in start.groups]
+                start = render_wire.completion_start(workspace, checkpoint, [body], request_id)
+                rest = [render_wire.completion_json(workspace, checkpoint, (), plan) for plan in start.left]
                 return b"[" + b",".join([start.done, *rest]) + b"]"
             case "/v1/chat/completions/derender":
-                return derender_wire.chat_json(model, policy, self._cache, body, checkpoint)
+                return derender_wire.chat_json(workspace, checkpoint, [body])
             case "/v1/completions/derender":
-                return derender_wire.completion_json(model, policy, body, checkpoint)
+                return derender_wire.completion_json(workspace, checkpoint, [body])
             case "/tokenize":
-                return render_wire.tokenize_json(model, policy, body, checkpoint)
+                return render_wire.tokenize_json(workspace, checkpoint, [body])
             case "/detokenize":
-                return derender_wire.detokenize_json(model, policy, body)
+                return derender_wire.detokenize_json(workspace, checkpoint, [body])
         raise LookupError(f"no job answers {path}")

@@ -13,8 +13,8 @@ from opened_models import never, opened
 
 from trio_render import Model, Policy, RenderError
 from trio_render.derender import wire as derender_wire
-from trio_render.derender.logprobs import FragmentCache
 from trio_render.render import wire as render_wire
+from trio_render.workspace import workspace_of
 
 POLICY = Policy(served_names=("m",), max_sequences=64, trust_request_chat_template=True)
 
@@ -143,26 +143,29 @@ Answer = Callable[[Model, bytes], bytes]
 
 
 def render_completion(model: Model, body: bytes) -> bytes:
-    start = render_wire.completion_start(model, POLICY, body, None, never)
+    start = render_wire.completion_start(workspace_of(model, POLICY), never, [body], None)
     return start.done + b"".join(
-        render_wire.completion_json(start.plan, group, never) for group in start.groups
+        render_wire.completion_json(workspace_of(model, POLICY), never, (), plan) for plan in start.left
     )
 
 
 ENDPOINTS: dict[str, tuple[dict[str, Any], Answer]] = {
-    "chat render": (CHAT, lambda model, body: render_wire.chat_json(model, POLICY, body, None, never)),
+    "chat render": (
+        CHAT,
+        lambda model, body: render_wire.chat_json(workspace_of(model, POLICY), never, [body], None),
+    ),
     "completion render": (COMPLETION, render_completion),
     "tokenize text": (
         {"prompt": "hi", "model": "m", "add_special_tokens": True, "return_token_strs": True},
-        lambda model, body: render_wire.tokenize_json(model, POLICY, body, never),
+        lambda model, body: render_wire.tokenize_json(workspace_of(model, POLICY), never, [body]),
     ),
     "tokenize chat": (
         {**CHAT, "chat_template": None, "return_token_strs": True},
-        lambda model, body: render_wire.tokenize_json(model, POLICY, body, never),
+        lambda model, body: render_wire.tokenize_json(workspace_of(model, POLICY), never, [body]),
     ),
     "detokenize": (
         {"tokens": [5, 6], "model": "m"},
-        lambda model, body: derender_wire.detokenize_json(model, POLICY, body),
+        lambda model, body: derender_wire.detokenize_json(workspace_of(model, POLICY), never, [body]),
     ),
     "chat derender": (
         {
@@ -173,7 +176,7 @@ ENDPOINTS: dict[str, tuple[dict[str, Any], Answer]] = {
             "prompt_tokens": 2,
             "stream": False,
         },
-        lambda model, body: derender_wire.chat_json(model, POLICY, FragmentCache(model), body, never),
+        lambda model, body: derender_wire.chat_json(workspace_of(model, POLICY), never, [body]),
     ),
     "completion derender": (
         {
@@ -184,7 +187,7 @@ ENDPOINTS: dict[str, tuple[dict[str, Any], Answer]] = {
             "prompt_tokens": [1, 1],
             "stream": False,
         },
-        lambda model, body: derender_wire.completion_json(model, POLICY, body, never),
+        lambda model, body: derender_wire.completion_json(workspace_of(model, POLICY), never, [body]),
     ),
     "chat chunk": (
         {
@@ -194,11 +197,11 @@ ENDPOINTS: dict[str, tuple[dict[str, Any], Answer]] = {
             "stream_state": {"a": 1},
             "stream": True,
         },
-        lambda model, body: derender_wire.chat_json(model, POLICY, FragmentCache(model), body, never),
+        lambda model, body: derender_wire.chat_json(workspace_of(model, POLICY), never, [body]),
     ),
     "completion chunk": (
         {"generate_chunk": CHUNK, "model": "m", "completion_request": COMPLETION, "stream": True},
-        lambda model, body: derender_wire.completion_json(model, POLICY, body, never),
+        lambda model, body: derender_wire.completion_json(workspace_of(model, POLICY), never, [body]),
     ),
 }
 REFUSED = {"chat chunk", "completion chunk"}

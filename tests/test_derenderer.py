@@ -30,7 +30,7 @@ from trio_render import (
 )
 from trio_render.derender.chat import derender_chat
 from trio_render.derender.completion import derender_completion
-from trio_render.derender.logprobs import FragmentCache
+from trio_render.model.fragments import FragmentCache
 
 POLICY = Policy(served_names=("m",))
 CANCELLED_S = 0.5
@@ -73,7 +73,8 @@ async def test_typed_calls_give_what_the_plain_functions_give(model: Model) -> N
     async with open_derenderer(model, policy=POLICY) as derenderer:
         one, two = chat(model, "hello \U0001f468"), completion(model, "a", "b c")
         assert same(
-            await derenderer.chat(one), derender_chat(model, POLICY, FragmentCache(model), one, never)
+            await derenderer.chat(one),
+            derender_chat(model, POLICY, FragmentCache(model.tokenizer.table), one, never),
         )
         assert same(await derenderer.completion(two), derender_completion(model, POLICY, two, never))
         ids = model.tokenizer.encode("hi there")
@@ -162,7 +163,7 @@ CALLS: dict[str, Callable[[Derenderer], Awaitable[object]]] = {
 
 @pytest.mark.parametrize("name", CALLS)
 async def test_a_call_cancelled_in_the_queue_does_nothing(model: Model, name: str) -> None:
-    policy, gate = SlowPolicy(), Gate()
+    policy, gate = SlowPolicy(served_names=("m",)), Gate()
     object.__setattr__(policy, "gate", gate)
     async with open_derenderer(model, policy=policy, limiter=1) as derenderer:
         async with anyio.create_task_group() as group:

@@ -28,8 +28,9 @@ from trio_render import (
 )
 from trio_render.render import wire
 from trio_render.render.chat import render_chat
-from trio_render.render.completion import plan_completion
+from trio_render.render.completion import plan_completion, render_prompt
 from trio_render.render.tokenize import tokenize
+from trio_render.workspace import workspace_of
 
 POLICY = Policy(served_names=("m",))
 
@@ -57,7 +58,10 @@ async def test_typed_calls_give_what_the_plain_functions_give(model: Model) -> N
     async with open_renderer(model, policy=POLICY) as renderer:
         assert await renderer.chat(one) == render_chat(model, POLICY, one, never)
         plan = plan_completion(model, POLICY, texts)
-        assert await renderer.completion(texts) == [plan.render(0), plan.render(1)]
+        assert await renderer.completion(texts) == [
+            render_prompt(model, plan, 0),
+            render_prompt(model, plan, 1),
+        ]
         for request in (
             TokenizeRequest(prompt="hi", return_token_strs=True),
             TokenizeChatRequest(messages=one.messages),
@@ -70,7 +74,7 @@ async def test_json_calls_give_what_the_typed_calls_give(model: Model) -> None:
         body = msgspec.json.encode({"messages": [{"role": "user", "content": "hi"}]})
         for chunks in ([body], [body[:7], b"", body[7:]], [bytes([byte]) for byte in body]):
             answer = json.loads(await renderer.chat_json(chunks, "id"))
-            assert answer == json.loads(wire.chat_json(model, POLICY, body, "id", never))
+            assert answer == json.loads(wire.chat_json(workspace_of(model, POLICY), never, [body], "id"))
             assert answer["request_id"] == "chatcmpl-id"
         tokens = json.loads(await renderer.tokenize_json([b'{"prompt": "hi"}']))
         assert tokens == msgspec.to_builtins(await renderer.tokenize(TokenizeRequest(prompt="hi")))
@@ -99,11 +103,14 @@ def test_a_costly_batch_is_cut_into_groups_that_cover_it(
 ) -> None:
     monkeypatch.setattr(wire, "_GROUP_S", 1e-5)
     prompts = ["some words " * (20 if name == "equal" else n % 50 + 1) for n in range(300)]
-    start = wire.completion_start(model, POLICY, json.dumps({"prompt": prompts}).encode(), None, never)
-    assert len(start.groups) > 1
+    start = wire.completion_start(
+        workspace_of(model, POLICY), never, [json.dumps({"prompt": prompts}).encode()], None
+    )
+    assert len(start.left) > 1
     done = json.loads(b"[" + start.done + b"]")
-    assert [n for group in start.groups for n in group] == list(range(len(done), 300))
-    assert all(len(group) for group in start.groups)
+    places = [plan.first + n for plan in start.left for n in range(len(plan.prompts))]
+    assert places == list(range(len(done), 300))
+    assert all(plan.prompts for plan in start.left)
 
 
 async def test_groups_are_rendered_in_order(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -212,7 +219,7 @@ class SlowPolicy(Policy):
 
 
 def slow_policy() -> tuple[SlowPolicy, Gate]:
-    policy, gate = SlowPolicy(), Gate()
+    policy, gate = SlowPolicy(served_names=("m",)), Gate()
     object.__setattr__(policy, "gate", gate)
     return policy, gate
 
@@ -262,7 +269,7 @@ async def test_a_batch_keeps_no_more_in_flight_than_the_limiter_has_tokens(model
     policy, gate = slow_policy()
     async with open_renderer(model, policy=policy, limiter=3) as renderer:
         async with anyio.create_task_group() as group:
-            group.start_soon(renderer.chat_batch, [chat("hi")] * 50)
+            group.start_soon(renderer.completion_batch, [CompletionRequest(prompt="hi")] * 50)
             await gate.wait_started(3)
             await anyio.wait_all_tasks_blocked()
             assert renderer.limiter.statistics().tasks_waiting == 0

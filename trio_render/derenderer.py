@@ -88,6 +88,11 @@ class Derenderer:
         return await self.offloader.run(_DETOKENIZE_JSON, body)
 
     @property
+    def limiter(self) -> CapacityLimiter:
+        """The limiter that this work runs under."""
+        return self.offloader.limiter("derender")
+
+    @property
     def _in_flight(self) -> int:
         return self.offloader.limit("derender")
 

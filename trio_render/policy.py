@@ -32,6 +32,10 @@ class Policy:
     max_prompts: int = 1024
     max_sequences: int = 16384
 
+    def answer_name(self, model_name: str) -> str:
+        """Return the name that answers carry."""
+        return self.served_names[0] if self.served_names else model_name
+
     def check_model(self, requested: str | None) -> None:
         """Raise `ModelNotFound` unless ``requested`` is served here; ``None`` and ``""`` always are."""
         if requested and requested not in self.served_names:

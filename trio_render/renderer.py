@@ -113,6 +113,11 @@ class Renderer:
         return await self.offloader.run(self._tokenize_json, body)
 
     @property
+    def limiter(self) -> CapacityLimiter:
+        """The limiter that this work runs under."""
+        return self.offloader.limiter("render")
+
+    @property
     def _in_flight(self) -> int:
         return self.offloader.limit("render")
 

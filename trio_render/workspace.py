@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from .derender.logprobs import FragmentCache
+from .model.fragments import FragmentCache
 from .model.loading import Model, open_model
 from .policy import Policy
 
@@ -26,7 +26,7 @@ def workspace_of(model: Model, policy: Policy | None = None) -> Workspace:
     policy = policy or Policy()
     if not policy.served_names:
         policy = replace(policy, served_names=(model.name,))
-    return Workspace(model, policy, FragmentCache(model))
+    return Workspace(model, policy, FragmentCache(model.tokenizer.table))
 
 
 def open_workspace(

@@ -9,7 +9,7 @@ from opened_models import never, opened
 
 from trio_render import InvalidRequest, Model, ModelNotFound, Policy
 from trio_render.derender import wire
-from trio_render.derender.logprobs import FragmentCache
+from trio_render.workspace import workspace_of
 
 POLICY = Policy(served_names=("m",), max_logprobs=2, max_sequences=3)
 MAX_LEN = 8192
@@ -26,11 +26,11 @@ def response(*choices: dict[str, Any], **fields: Any) -> dict[str, Any]:
 
 
 def chat(model: Model, /, **body: Any) -> None:
-    wire.chat_json(model, POLICY, FragmentCache(model), json.dumps(body).encode(), never)
+    wire.chat_json(workspace_of(model, POLICY), never, [json.dumps(body).encode()])
 
 
 def completion(model: Model, /, **body: Any) -> None:
-    wire.completion_json(model, POLICY, json.dumps(body).encode(), never)
+    wire.completion_json(workspace_of(model, POLICY), never, [json.dumps(body).encode()])
 
 
 def candidates(n: int) -> dict[str, Any]:

@@ -8,9 +8,10 @@ import pytest
 from opened_models import never, opened
 
 from trio_render import InvalidRequest, MalformedRequest, Model
-from trio_render.derender.logprobs import FragmentCache, chat_logprobs, completion_logprobs
+from trio_render.derender.logprobs import chat_logprobs, completion_logprobs
 from trio_render.derender.prompt_logprobs import resolved_prompt_logprobs
 from trio_render.derender.token_text import token_text
+from trio_render.model.fragments import FragmentCache
 from trio_render.protocol.logprobs import Candidate, TokenLogprob
 
 EMOJI = "\U0001fae8"  # two or more tokens in every test vocabulary
@@ -27,7 +28,7 @@ def places(ids: list[int], *candidates: tuple[int, float | None]) -> list[TokenL
 
 
 def chat(model: Model, content: list[TokenLogprob], n: int | None = None) -> list[dict[str, Any]]:
-    raw = chat_logprobs(model, FragmentCache(model), content, n, never)
+    raw = chat_logprobs(model, FragmentCache(model.tokenizer.table), content, n, never)
     entries: list[dict[str, Any]] = json.loads(bytes(raw))["content"]
     return entries
 

@@ -12,7 +12,8 @@ from opened_models import NAMES, never, opened
 from trio_render import InvalidRequest, Model, Policy
 from trio_render.derender import wire
 from trio_render.derender.detokenize import detokenize
-from trio_render.derender.logprobs import FragmentCache
+from trio_render.model.fragments import FragmentCache
+from trio_render.workspace import Workspace, workspace_of
 
 MODERATE = settings(deadline=None, max_examples=60)
 POLICY = Policy(max_logprobs=5)
@@ -51,14 +52,16 @@ def responses(model: Model) -> st.SearchStrategy[dict[str, Any]]:
 
 
 def chat_answer(model: Model, body: dict[str, Any]) -> dict[str, Any]:
-    raw = wire.chat_json(model, POLICY, FragmentCache(model), json.dumps(body).encode(), never)
+    raw = wire.chat_json(workspace_of(model, POLICY), never, [json.dumps(body).encode()])
     answer: dict[str, Any] = json.loads(raw.decode("utf-8", "strict"))
     return answer
 
 
 def completion_answer(model: Model, body: dict[str, Any]) -> dict[str, Any]:
     answer: dict[str, Any] = json.loads(
-        wire.completion_json(model, POLICY, json.dumps(body).encode(), never).decode("utf-8", "strict")
+        wire.completion_json(workspace_of(model, POLICY), never, [json.dumps(body).encode()]).decode(
+            "utf-8", "strict"
+        )
     )
     return answer
 
@@ -143,23 +146,23 @@ def test_a_logprob_that_json_can_not_say_is_refused(model_folders: Path, value: 
     choice = f'{{"index": 0, "token_ids": [5], "logprobs": {{"content": [{place}]}}}}'
     response = f'{{"request_id": "r", "choices": [{choice}]}}'
     with pytest.raises(InvalidRequest):
-        wire.chat_json(
-            model, POLICY, FragmentCache(model), f'{{"generate_response": {response}}}'.encode(), never
-        )
+        wire.chat_json(workspace_of(model, POLICY), never, [f'{{"generate_response": {response}}}'.encode()])
     with pytest.raises(InvalidRequest):
-        wire.completion_json(model, POLICY, f'{{"generate_responses": [{response}]}}'.encode(), never)
+        wire.completion_json(
+            workspace_of(model, POLICY), never, [f'{{"generate_responses": [{response}]}}'.encode()]
+        )
 
 
 def test_the_fragment_cache_changes_no_answer(model_folders: Path) -> None:
     model = opened(model_folders / "deepseek")
-    cache = FragmentCache(model)
+    cache = FragmentCache(model.tokenizer.table)
 
     @MODERATE
     @given(responses(model))
     def check(response: dict[str, Any]) -> None:
         body = json.dumps({"generate_response": response}).encode()
-        warm = json.loads(wire.chat_json(model, POLICY, cache, body, never))
-        cold = json.loads(wire.chat_json(model, POLICY, FragmentCache(model), body, never))
+        warm = json.loads(wire.chat_json(Workspace(model, POLICY, cache), never, [body]))
+        cold = json.loads(wire.chat_json(workspace_of(model, POLICY), never, [body]))
         assert warm["choices"] == cold["choices"]
 
     check()
@@ -172,11 +175,11 @@ def test_checkpoints_are_met_at_every_place(model_folders: Path) -> None:
     response = {"request_id": "r", "choices": [choice], "prompt_logprobs": [None] * 30}
     calls: list[int] = []
     body = json.dumps({"generate_response": response}).encode()
-    wire.chat_json(model, POLICY, FragmentCache(model), body, lambda: calls.append(1))
+    wire.chat_json(workspace_of(model, POLICY), lambda: calls.append(1), [body])
     assert len(calls) >= 80
     calls.clear()
     body = json.dumps({"generate_responses": [response]}).encode()
-    wire.completion_json(model, POLICY, body, lambda: calls.append(1))
+    wire.completion_json(workspace_of(model, POLICY), lambda: calls.append(1), [body])
     assert len(calls) >= 80
 
 
@@ -187,8 +190,8 @@ def test_a_stream_is_refused_after_its_chunk_was_checked(model_folders: Path, ki
     def answer(chunk: dict[str, Any]) -> bytes:
         body = json.dumps({"stream": True, "generate_chunk": chunk}).encode()
         if kind == "chat":
-            return wire.chat_json(model, POLICY, FragmentCache(model), body, never)
-        return wire.completion_json(model, POLICY, body, never)
+            return wire.chat_json(workspace_of(model, POLICY), never, [body])
+        return wire.completion_json(workspace_of(model, POLICY), never, [body])
 
     with pytest.raises(InvalidRequest) as caught:
         answer({"request_id": "r", "choices": [{"index": 0, "token_ids": [5]}]})

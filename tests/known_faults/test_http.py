@@ -17,9 +17,10 @@ from in_process import (
 from known_faults.bodies import chat_body, completion_body
 
 from app import create_app
+from app.metrics import Metrics
 from app.services import Services
 from app.settings import Settings
-from trio_render import open_derenderer, open_renderer
+from trio_render import open_derenderer, open_offloader, open_renderer, workspace_of
 
 MAX_BODY = 2 * 1024 * 1024
 POSTS = [CHAT_RENDER, COMPLETION_RENDER, CHAT_DERENDER, COMPLETION_DERENDER, TOKENIZE, DETOKENIZE]
@@ -37,12 +38,14 @@ def anyio_backend() -> str:
 async def client(smollm2: InProcessServer) -> AsyncIterator[Any]:
     """A client of an app that takes bodies up to 2 MiB."""
     settings = Settings(model="smollm2", served_model_names=("m",), max_body=MAX_BODY)
-    model, policy = smollm2.model, settings.policy
+    workspace = workspace_of(smollm2.model, settings.policy)
     async with (
-        open_renderer(model, policy=policy) as renderer,
-        open_derenderer(model, policy=policy) as derenderer,
+        open_offloader(dict, workspace, backend="thread") as offloader,
+        open_renderer(workspace, offloader=offloader) as renderer,
+        open_derenderer(workspace, offloader=offloader) as derenderer,
     ):
-        services = Services(settings, model, renderer, derenderer, created=0)
+        metrics = Metrics(offloader.statistics)
+        services = Services(settings, smollm2.model, renderer, derenderer, offloader, metrics, created=0)
         yield create_app(services).test_client()
 
 

@@ -8,7 +8,7 @@ from opened_models import opened
 
 from trio_render import CompletionRequest, InvalidRequest, MalformedRequest, Model, Policy
 from trio_render.protocol.generate import GenerateRequest
-from trio_render.render.completion import plan_completion
+from trio_render.render.completion import plan_completion, render_prompt
 
 
 @pytest.fixture
@@ -18,7 +18,7 @@ def model(model_folders: Path) -> Model:
 
 def rendered(model: Model, policy: Policy | None = None, /, **fields: Any) -> list[GenerateRequest]:
     plan = plan_completion(model, policy or Policy(), CompletionRequest(**fields))
-    return [plan.render(n) for n in range(len(plan.prompts))]
+    return [render_prompt(model, plan, n) for n in range(plan.total)]
 
 
 @pytest.mark.parametrize(

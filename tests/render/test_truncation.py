@@ -10,7 +10,7 @@ from opened_models import opened
 
 from trio_render import CompletionRequest, InvalidRequest, Model, Policy
 from trio_render.protocol.generate import GenerateRequest
-from trio_render.render.completion import plan_completion
+from trio_render.render.completion import plan_completion, render_prompt
 from trio_render.render.truncation import Truncation
 
 MAX_LEN = 8192
@@ -22,7 +22,7 @@ def model(model_folders: Path) -> Model:
 
 
 def prompt(model: Model, **fields: Any) -> GenerateRequest:
-    return plan_completion(model, Policy(), CompletionRequest(**fields)).render(0)
+    return render_prompt(model, plan_completion(model, Policy(), CompletionRequest(**fields)), 0)
 
 
 @given(st.lists(st.integers()), st.integers(0, 10), st.integers(0, 4), st.booleans())

@@ -13,7 +13,7 @@ SMALL_RENDER = {"messages": [{"role": "user", "content": "hi"}]}
 
 @cache
 def derender_body(n_tokens: int = 8000, n_candidates: int = 20, vocab: int = 49152) -> bytes:
-    """A derender with logprobs. 8,000 tokens with 20 candidates each are 9 MB, and most of a second's work."""
+    """A derender with logprobs. 8,000 tokens with 20 candidates each: 9 MB, most of a second's work."""
     rng = random.Random(n_tokens)
     ids = [rng.randrange(100, vocab) for _ in range(n_tokens)]
     content = [

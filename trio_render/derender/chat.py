@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+from ..model.fragments import FragmentCache
 from ..model.loading import Model
 from ..policy import Policy
 from ..protocol.chat import ChatChoice, ChatCompletion, ChatMessage, ChatRequest
@@ -14,7 +15,7 @@ from ..render.sampling import logprob_count
 from .bounds import check_prompt_ids, check_prompt_tokens, check_response, check_sequences
 from .choice import choice_text
 from .detokenize import START, Seed, seed_from_prompt
-from .logprobs import FragmentCache, chat_logprobs
+from .logprobs import chat_logprobs
 from .prompt_logprobs import resolved_prompt_logprobs
 from .stop import StopRules
 from .usage import usage
@@ -61,7 +62,7 @@ def derender_chat(
         id=response.request_id,
         object="chat.completion",
         created=int(time.time()),
-        model=policy.served_names[0],
+        model=policy.answer_name(model.name),
         choices=[choice(given) for given in response.choices],
         usage=usage(body.prompt_tokens or 0, [response]),
         prompt_logprobs=resolved_prompt_logprobs(model, response.prompt_logprobs, checkpoint),

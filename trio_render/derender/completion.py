@@ -53,7 +53,7 @@ def derender_completion(
         id=responses[0].request_id,
         object="text_completion",
         created=int(time.time()),
-        model=policy.served_names[0],
+        model=policy.answer_name(model.name),
         choices=choices,
         usage=usage(sum(body.prompt_tokens or ()), responses),
         kv_transfer_params=_common(responses, "kv_transfer_params"),

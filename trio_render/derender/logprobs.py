@@ -13,41 +13,17 @@ from typing import Any
 import msgspec
 
 from ..errors import InvalidRequest, MalformedRequest
+from ..model.fragments import FragmentCache, chat_fragment
 from ..model.loading import Model
 from ..protocol.logprobs import Candidate, TokenLogprob
-from .token_text import token_text, whole_text
+from .token_text import token_text
 
-__all__ = ["FragmentCache", "chat_logprobs", "completion_logprobs"]
+__all__ = ["chat_logprobs", "completion_logprobs"]
 
 _encode = msgspec.json.encode
 _PLACEHOLDER = "token_id:"
 _MAX_ID_DIGITS = 19
 _LOWEST, _HIGHEST = -math.inf, math.inf
-
-
-class FragmentCache:
-    """Id -> the JSON of a chat logprob entry up to its value. Filled on use, bounded by the vocabulary.
-
-    Holds only tokens that are a whole text by themselves: others depend on the tokens before them. Shared
-    by threads: two may make one fragment twice, which is harmless.
-    """
-
-    __slots__ = ("_table", "chat")
-
-    def __init__(self, model: Model) -> None:
-        self._table = model.tokenizer.table
-        self.chat: dict[int | None, str] = {}
-
-    def add_chat(self, token_id: int) -> None:
-        """Fill in the fragment of a valid id, if it can have one."""
-        text = whole_text(self._table.byte_values[token_id])
-        if text is not None:
-            self.chat[token_id] = chat_fragment(text)
-
-
-def chat_fragment(text: str) -> str:
-    """Return the JSON of a chat logprob entry up to its value: ``{"token":…,"bytes":…,"logprob":``."""
-    return f'{{"token":{_encode(text).decode()},"bytes":{list(text.encode())},"logprob":'
 
 
 class _Place:

@@ -6,10 +6,10 @@ which then shows all of it. Source: vLLM 0.33 ``LogprobsProcessor`` with its U+F
 
 from __future__ import annotations
 
-from ..model.token_table import TokenTable
+from ..model.token_table import TokenTable, whole_text
 from .detokenize import incomplete_tail
 
-__all__ = ["token_text", "whole_text"]
+__all__ = ["token_text"]
 
 _HELD_BYTES = 512
 """More than any token is long; bounds what broken output can make us hold."""
@@ -34,11 +34,3 @@ def token_text(table: TokenTable, token_id: int, held: bytes) -> tuple[str, byte
             return "", data[-_HELD_BYTES:]
         shown = data.decode("utf-8", "replace")
         return ("" if shown.endswith("\ufffd") else shown), b""
-
-
-def whole_text(value: bytes) -> str | None:
-    """Return a token's text where it is valid UTF-8 by itself, else ``None``."""
-    try:
-        return value.decode()
-    except UnicodeDecodeError:
-        return None

@@ -63,7 +63,7 @@ class ChatTemplate:
             InvalidRequest: the template refuses the messages, fails in any way, or goes on for too long;
                 or there is no final message to continue.
 
-        ``checkpoint`` is called every few steps; a `BaseException` that it raises passes through.
+        ``checkpoint`` is called every few steps; what it raises passes through.
         """
         if not given.continue_final_message:
             return self._run(given, given.messages, checkpoint)
@@ -94,6 +94,8 @@ class ChatTemplate:
         except InvalidRequest:
             raise
         except Exception as error:
+            if error is pace.stopped_by:
+                raise
             raise InvalidRequest(f"The chat template refused the request: {_shown(error)}") from None
         return "".join(pieces)
 

@@ -33,12 +33,13 @@ class Pace:
         max_chars: characters (or items) that all of its operations together may build.
     """
 
-    __slots__ = ("_chars_left", "_checkpoint", "_steps_left")
+    __slots__ = ("_chars_left", "_checkpoint", "_steps_left", "stopped_by")
 
     def __init__(self, checkpoint: Callable[[], None], max_steps: int, max_chars: int) -> None:
         self._checkpoint = checkpoint
         self._steps_left = max_steps
         self._chars_left = max_chars
+        self.stopped_by: BaseException | None = None
 
     @unsafe
     def step(self) -> None:
@@ -47,7 +48,11 @@ class Pace:
         if self._steps_left < 0:
             raise TemplateTooCostly("the chat template takes too many steps")
         if self._steps_left & 63 == 0:
-            self._checkpoint()
+            try:
+                self._checkpoint()
+            except BaseException as error:
+                self.stopped_by = error
+                raise
 
     @unsafe
     def build(self, n_chars: int) -> None:

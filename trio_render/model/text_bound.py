@@ -44,34 +44,47 @@ def _most(values: list[bytes], characters: bytes) -> int:
 
 @dataclass(frozen=True, slots=True)
 class TextBound:
-    """Most bytes, letters and digits that one token of a vocabulary covers. 0: no such bound holds."""
+    """Most bytes, letters and digits that one token of a vocabulary covers. 0: no such bound holds.
+
+    ``dropped`` are bytes without a token, which encoding leaves out.
+    """
 
     max_bytes: int
     max_letters: int
     max_digits: int
     keeps_spaces: bool
     composes: bool
+    dropped: bytes
 
     @classmethod
-    def of(cls, table: TokenTable, normalizer: dict[str, Any] | None, strips_spaces: bool) -> Self:
-        """Measure ``table``. ``strips_spaces``: some added token swallows the spaces beside it."""
-        kinds = _normalizer_kinds(normalizer)
-        if not kinds <= {"NFC", "Prepend", "Replace"}:
-            return cls(0, 0, 0, False, False)
+    def of(cls, table: TokenTable, spec: dict[str, Any], strips_spaces: bool) -> Self:
+        """Measure ``table``.
+
+        Args:
+            spec: the ``tokenizer.json`` without its vocabulary. What changes a text in ways that can't be
+                bounded gives no bound at all.
+            strips_spaces: some added token swallows the spaces beside it.
+        """
+        normalizers, pre_tokenizers = _parts(spec, "normalizer"), _parts(spec, "pre_tokenizer")
+        keeps = table.rules.byte_level or table.rules.byte_fallback
+        if not (keeps and all(map(_is_bounded, normalizers)) and all(map(_is_lossless, pre_tokenizers))):
+            return cls(0, 0, 0, False, False, b"")
         values = table.byte_values
+        spelled = {value[0] for value in values if len(value) == 1} if table.rules.byte_level else range(256)
         return cls(
             max_bytes=max(map(len, values), default=0),
             max_letters=_most(values, _LETTERS),
             max_digits=_most(values, _DIGITS),
             keeps_spaces=not strips_spaces,
-            composes="NFC" in kinds,
+            composes=any(part["type"] == "NFC" for part in normalizers),
+            dropped=bytes(byte for byte in range(256) if byte not in spelled),
         )
 
     def min_tokens(self, text: str) -> int:
         """Return a number of tokens that no encoding of ``text`` can be below."""
         if not self.max_bytes:
             return 0
-        data = text.encode("utf-8", "replace")
+        data = text.encode("utf-8", "replace").translate(None, self.dropped)
         total, swallowed = len(data), 0
         if self.composes and not _is_composed(text):
             # Composition may swallow a letter before a combining sign; it makes no text shorter than a third.
@@ -89,9 +102,26 @@ class TextBound:
         )
 
 
-def _normalizer_kinds(spec: dict[str, Any] | None) -> set[str]:
-    if spec is None:
-        return set()
-    if spec["type"] == "Sequence":
-        return set().union(*(_normalizer_kinds(part) for part in spec["normalizers"]))
-    return {spec["type"]}
+def _parts(spec: dict[str, Any], name: str) -> list[dict[str, Any]]:
+    """Return the steps of a normalizer or pre-tokenizer, sequences taken apart."""
+    part = spec.get(name)
+    if part is None:
+        return []
+    if part["type"] == "Sequence":
+        steps = part["normalizers"] if name == "normalizer" else part["pretokenizers"]
+        return [inner for step in steps for inner in _parts({name: step}, name)]
+    return [part]
+
+
+def _is_bounded(normalizer: dict[str, Any]) -> bool:
+    """Say whether a normalizer makes a text no shorter, but for what composition does."""
+    if normalizer["type"] == "Replace":
+        old = normalizer["pattern"].get("String")
+        return old is not None and len(normalizer["content"].encode()) >= len(old.encode())
+    return normalizer["type"] in ("NFC", "Prepend")
+
+
+def _is_lossless(pre_tokenizer: dict[str, Any]) -> bool:
+    """Say whether a pre-tokenizer keeps every character."""
+    kinds = ("ByteLevel", "Metaspace", "Split", "Digits", "Punctuation")
+    return pre_tokenizer["type"] in kinds and pre_tokenizer.get("behavior") != "Removed"

@@ -9,7 +9,7 @@ from typing import Any
 
 from ..errors import ModelLoadError
 
-__all__ = ["DecoderRules", "TokenTable", "decoder_rules"]
+__all__ = ["DecoderRules", "TokenTable", "decoder_rules", "whole_text"]
 
 
 def _byte_level_alphabet() -> dict[int, int]:
@@ -104,3 +104,11 @@ class TokenTable:
 
     def __len__(self) -> int:
         return len(self.byte_values)
+
+
+def whole_text(value: bytes) -> str | None:
+    """Return a token's text where it is valid UTF-8 by itself, else ``None``."""
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return None

@@ -75,7 +75,7 @@ class Tokenizer:
                 self.vocab_size,
             )
             strips = any(token.lstrip or token.rstrip for token in added.values())
-            self.bound = TextBound.of(self.table, spec["normalizer"], strips)
+            self.bound = TextBound.of(self.table, spec, strips)
             self._prefix, self._suffix = _template_ids(exact)
         markers = [token.content for token in added.values()]
         self._fast = opened[0] if opened and _agree(opened[0], exact, markers) else None
@@ -102,7 +102,9 @@ class Tokenizer:
         """
         try:
             if self._fast is not None:
-                return list(self._fast.encode(text).ids)
+                # It refuses bytes that have no token, which the other drops.
+                with suppress(ValueError):
+                    return list(self._fast.encode(text).ids)
             encoding = self._exact.encode_batch_fast([text], add_special_tokens=False)[0]
             return list(encoding.ids)
         except (UnicodeEncodeError, TypeError):
@@ -171,12 +173,16 @@ def _agree(fast: Any, exact: tokenizers.Tokenizer, markers: list[str]) -> bool:
 
 
 def _spec_without_vocabulary(exact: tokenizers.Tokenizer) -> dict[str, Any]:
-    """Return the decoder and normalizer as data. Pickling one gives its JSON without the vocabulary's."""
+    """Return the other parts as data. Pickling one gives its JSON without the vocabulary's."""
 
     def of(part: Any) -> dict[str, Any] | None:
         return None if part is None else json.loads(part.__getstate__())
 
-    return {"decoder": of(exact.decoder), "normalizer": of(exact.normalizer)}
+    return {
+        "decoder": of(exact.decoder),
+        "normalizer": of(exact.normalizer),
+        "pre_tokenizer": of(exact.pre_tokenizer),
+    }
 
 
 def _template_ids(exact: tokenizers.Tokenizer) -> tuple[list[int], list[int]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, get_args
+from typing import Literal, final, get_args
 
 from anyio import CapacityLimiter
 
@@ -14,6 +14,7 @@ Kind = Literal["render", "derender", "prompt_embeds", "engine"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
 
+@final
 class Limits:
     """The limiters of one offloader. A job takes its kind's token first, then ``gil``'s: never two of one.
 

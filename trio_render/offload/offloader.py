@@ -100,6 +100,10 @@ class Offloader:
         retry_after = ahead * counters.mean_run_s(_GUESSED_RUN_S) / max(now.total_tokens, 1)
         raise Overloaded(f"The queue for {kind} work is full ({now.tasks_waiting} waiting).", retry_after)
 
+    def limiter(self, kind: Kind) -> CapacityLimiter:
+        """Return the limiter of a kind of work."""
+        return self._limits.of(kind)
+
     def limit(self, name: Kind | Literal["gil"]) -> int:
         """Return a limit as it is now."""
         return int(min((self._limits.gil if name == "gil" else self._limits.of(name)).total_tokens, 1024))

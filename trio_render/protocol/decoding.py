@@ -36,13 +36,20 @@ _encoder = msgspec.json.Encoder()
 
 
 def encode(value: Any) -> bytes:
-    """Return ``value`` (wire types, dicts, `msgspec.Raw`) as JSON bytes."""
-    return _encoder.encode(value)
+    """Return ``value`` (wire types, dicts, `msgspec.Raw`) as JSON bytes.
+
+    Raises:
+        MalformedRequest: something that the answer repeats of the request is nested too deep.
+    """
+    try:
+        return _encoder.encode(value)
+    except RecursionError:
+        raise MalformedRequest("The body is nested too deep.", "body") from None
 
 
 def param_of(path: str) -> str:
     """Return a dotted parameter for msgspec's path: ``.tools[0].type`` is ``body.tools.0.type``."""
-    return "body" + re.sub(r"\[(\d+|\.\.\.)\]", r".\1", path).replace(".....", "")
+    return "body" + re.sub(r"\[(\d+)\]", r".\1", path.replace("[...]", ""))
 
 
 def decode_body(body: bytes, type_: type[T]) -> T:
