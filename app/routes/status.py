@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from importlib.metadata import version
 
+import trio
 from quart import Blueprint, Response
 
 from trio_render.protocol.decoding import encode
@@ -17,11 +18,11 @@ __all__ = ["blueprint"]
 
 
 def blueprint(services: Services) -> Blueprint:
-    """Return the status routes. Their answers are made here, once."""
+    """Return the status routes. Their answers are made once."""
     routes = Blueprint("status", __name__)
     own_version = version("trio-render")
     models = encode(_models(services))
-    document = encode(openapi_document(own_version))
+    document = b""
     about = encode({"version": own_version})
 
     @routes.get("/health")
@@ -46,6 +47,9 @@ def blueprint(services: Services) -> Blueprint:
 
     @routes.get("/openapi.json")
     async def openapi() -> Response:
+        # Some 25 ms of work that most servers are never asked for.
+        nonlocal document
+        document = document or await trio.to_thread.run_sync(lambda: encode(openapi_document(own_version)))
         return Response(document, content_type="application/json")
 
     return routes

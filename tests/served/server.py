@@ -15,7 +15,9 @@ from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 
-READY = re.compile(r"^Ready: http://127\.0\.0\.1:(\d+) serves (.+) \(vocabulary \d+, context \d+, .+\)$")
+READY = re.compile(
+    r"^Ready: http://127\.0\.0\.1:(\d+) serves (.+) \(vocabulary \d+, context \d+, .+\)(; \d+ processes)?$"
+)
 
 START_WITHIN_S = 120
 STOP_WITHIN_S = 10

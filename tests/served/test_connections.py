@@ -41,6 +41,8 @@ def test_idle_connections_do_not_hold_the_shutdown(model_folders: Path, log: Pat
         began = time.perf_counter()
         assert server.process.wait(10) == 0
         assert time.perf_counter() - began < 1
+        for connection in connections:
+            connection.close()
 
 
 def test_a_client_that_never_reads_is_given_up(model_folders: Path, log: Path) -> None:

@@ -25,8 +25,19 @@ OPTIONS: dict[str, tuple[str, str, object]] = {
     "chat_template": ("--chat-template", "{{ messages }}", "{{ messages }}"),
     "trust_request_chat_template": ("--trust-request-chat-template", "true", True),
     "max_logprobs": ("--max-logprobs", "-1", -1),
+    "workers": ("--workers", "2", 2),
+    "offload": ("--offload", "process", "process"),
+    "processes": ("--processes", "3", 3),
     "limit_render": ("--limit-render", "3", 3),
     "limit_derender": ("--limit-derender", "5", 5),
+    "limit_prompt_embeds": ("--limit-prompt-embeds", "6", 6),
+    "limit_engine": ("--limit-engine", "7", 7),
+    "limit_shared": ("--limit-shared", "8", 8),
+    "limit_gil": ("--limit-gil", "9", 9),
+    "queue_limit": ("--queue-limit", "0", 0),
+    "request_timeout_s": ("--request-timeout", "3.5", 3.5),
+    "write_timeout_s": ("--write-timeout", "4.5", 4.5),
+    "debug_loop_stalls_ms": ("--debug-loop-stalls", "5.5", 5.5),
     "max_body": ("--max-body", "3M", 3 * 1024**2),
     "body_timeout_s": ("--body-timeout", "1.5", 1.5),
     "graceful_timeout_s": ("--graceful-timeout", "2.5", 2.5),
@@ -73,7 +84,7 @@ def test_the_environment_reaches_a_server(model_folders: Path, log: Path) -> Non
     with serve(model_folders / "smollm2", "--limit-render", "3", log=log, env=env) as server:
         assert server.get("/v1/models").json["data"][0]["max_model_len"] == 77
         assert server.post("/tokenize", {"prompt": "x" * 100}).status == 413
-        assert "threads: render 3," in server.ready_line, "an option wins over the environment"
+        assert "limits: render 3," in server.ready_line, "an option wins over the environment"
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ def workers(folder: Path, log: Path, *options: str) -> Iterator[Server]:
     arguments = command("serve", "--model", str(folder), "--served-model-name", "m", "--port", "0", *options)
     with start(arguments, log) as process:
         line = first_line(process)
-        match = re.match(r"^Ready: http://127\.0\.0\.1:(\d+) .*2 processes", line)
+        match = re.match(r"^Ready: http://127\.0\.0\.1:(\d+) .*; 2 processes$", line)
         assert match, line + log.read_text()
         yield Server(process, int(match[1]), line, log)
 
