@@ -21,9 +21,10 @@ class Block:
 
     @property
     def kind(self) -> str:
-        """What the block is to the tests: a curl command, a set-up command, or its language."""
+        """What the block is to the tests: a curl, benchmark or set-up command, or its language."""
         if self.language == "bash":
-            return "curl" if self.text.startswith("curl ") else "setup"
+            starts = {"curl ": "curl", ".venv/bin/python -m bench ": "bench"}
+            return next((kind for start, kind in starts.items() if self.text.startswith(start)), "setup")
         return self.language
 
 
@@ -43,10 +44,14 @@ def of_kind(kind: str) -> list[Block]:
     return [block for block in BLOCKS if block.kind == kind]
 
 
-def table(heading: str) -> list[list[str]]:
-    """The rows of the first table below a heading, without its head; backquotes removed."""
-    section = PROSE.split(f"\n## {heading}\n", 1)[1].split("\n## ", 1)[0]
-    rows = [line for line in section.splitlines() if line.startswith("|")]
+def section(heading: str) -> str:
+    """What stands below a heading, without its code blocks."""
+    return PROSE.split(f"\n## {heading}\n", 1)[1].split("\n## ", 1)[0]
+
+
+def table(heading: str, n: int = 0) -> list[list[str]]:
+    """The rows of the ``n``-th table below a heading, without its head."""
+    rows = re.findall(r"(?:^\|.*\n)+", section(heading), re.MULTILINE)[n].splitlines()
     return [[cell.strip() for cell in row.strip("|").split("|")] for row in rows[2:]]
 
 

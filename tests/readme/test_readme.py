@@ -1,7 +1,12 @@
-"""Everything in README.md that can be run is run, and what it claims of the server is compared with it."""
+"""Everything in README.md that can be run is run, and what it claims of the server is compared with it.
+
+The demo model takes long to open, so it is opened once, by the server of the first command. The example
+programs run beside it with the same vocabulary from a directory.
+"""
 
 import json
 import re
+import shlex
 import subprocess
 import sys
 import tomllib
@@ -10,10 +15,12 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
-from readme.blocks import BLOCKS, PROSE, README, ROOT, Block, codes, of_kind, table, with_output
+from readme.blocks import BLOCKS, PROSE, README, ROOT, Block, codes, of_kind, section, table, with_output
 from readme.running import Server, ask, masked, request, serving
 
+import trio_render
 from app.cli import serve
 
 pytestmark = pytest.mark.slow
@@ -30,29 +37,8 @@ def at_line(value: object) -> str | None:
 
 
 @pytest.fixture(scope="module")
-def programs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[int, subprocess.Popen[str]]]:
-    """The example programs by the README's line, started together: each loads the demo model for long."""
-    started = {}
-    for block in of_kind("python"):
-        folder = tmp_path_factory.mktemp("example")
-        program = folder / "example.py"
-        program.write_text(block.text, encoding="utf-8")
-        started[block.line] = subprocess.Popen(
-            [sys.executable, "-W", "error", program],
-            cwd=folder,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-    yield started
-    for process in started.values():
-        with process:
-            process.kill()
-
-
-@pytest.fixture(scope="module")
-def demo(programs: dict[int, subprocess.Popen[str]]) -> Iterator[Server]:
-    """The server of the first command. (Asks for `programs` so that those load beside it.)"""
+def demo() -> Iterator[Server]:
+    """The server of the first command."""
     command = of_kind("setup")[0].text.splitlines()[-1].split()
     assert command[0] == ".venv/bin/trio-render"
     with serving(*command[1:]) as server:
@@ -64,6 +50,7 @@ def demo(programs: dict[int, subprocess.Popen[str]]) -> Iterator[Server]:
 
 def test_every_code_block_is_one_that_these_tests_run() -> None:
     covered = {id(block) for block in of_kind("setup")}
+    covered.update(id(block) for block in of_kind("bench"))
     for kind, output in [("curl", "json"), ("python", "text"), ("setup", "text")]:
         covered.update(id(block) for pair in with_output(kind, output) for block in pair)
     assert [(block.line, block.language) for block in BLOCKS if id(block) not in covered] == []
@@ -76,7 +63,7 @@ def test_there_are_no_code_blocks_of_another_form() -> None:
 
 def test_there_is_something_to_run() -> None:
     kinds = [block.kind for block in BLOCKS]
-    assert [kinds.count(kind) for kind in ("setup", "curl", "python")] == [2, 5, 2]
+    assert [kinds.count(kind) for kind in ("setup", "curl", "python", "bench")] == [2, 5, 3, 1]
 
 
 # ------------------------------------------------------------ the two commands
@@ -138,13 +125,62 @@ def test_curl_gets_the_answer_that_is_shown(demo: Server, command: Block, answer
         assert list(got) == list(json.loads(answer.text))
 
 
+def run_program(text: str, folder: Path) -> tuple[int, str, str]:
+    """Exit code, stderr and stdout of a program, with warnings as errors."""
+    program = folder / "example.py"
+    program.write_text(text, encoding="utf-8")
+    command = [sys.executable, "-W", "error", program]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120, check=False)
+    return done.returncode, done.stderr, done.stdout
+
+
+def with_model(program: Block, folder: Path) -> str:
+    """The program's text with a directory instead of the demo model, which has the same vocabulary."""
+    assert program.text.count('"demo"') == 1
+    return program.text.replace('"demo"', repr(str(folder)))
+
+
 @pytest.mark.parametrize(("program", "output"), with_output("python", "text"), ids=at_line)
 def test_the_example_program_prints_what_is_shown(
-    programs: dict[int, subprocess.Popen[str]], program: Block, output: Block
+    program: Block, output: Block, model_folders: Path, tmp_path: Path
 ) -> None:
-    process = programs[program.line]
-    stdout, stderr = process.communicate(timeout=180)
-    assert (process.returncode, stderr, stdout) == (0, "", output.text)
+    text = with_model(program, model_folders / "smollm2")
+    assert run_program(text, tmp_path) == (0, "", output.text)
+
+
+def test_the_example_with_an_offloader_prints_the_same_in_processes(
+    model_folders: Path, tmp_path: Path
+) -> None:
+    program, output = with_output("python", "text")[-1]
+    text = with_model(program, model_folders / "smollm2")
+    assert text.count('backend="thread"') == 1
+    assert '`backend="process"`' in PROSE
+    text = text.replace('backend="thread"', 'backend="process"')
+    assert run_program(text, tmp_path) == (0, "", output.text)
+
+
+def bench_commands() -> list[str]:
+    """The arguments of every benchmark command, in a block or in the prose."""
+    blocks = [block.text for block in of_kind("bench")]
+    found = re.findall(r"python -m bench ((?:[\w-]| )+)", "\n".join([*blocks, *codes(PROSE)]))
+    return sorted(set(found))
+
+
+@pytest.mark.parametrize("arguments", bench_commands())
+def test_a_benchmark_has_these_arguments(arguments: str) -> None:
+    from bench.__main__ import main
+
+    name, *rest = shlex.split(arguments)
+    main.commands[name].make_context(name, rest)
+
+
+def test_every_benchmark_is_mentioned_with_its_options() -> None:
+    from bench.__main__ import main
+
+    assert {arguments.split()[0] for arguments in bench_commands()} == main.commands.keys()
+    options = {option for command in main.commands.values() for p in command.params for option in p.opts}
+    named = {code for code in codes(section("Benchmarks")) if re.fullmatch(r"--[a-z-]+", code)}
+    assert named - {"--offload"} <= options
 
 
 def test_the_tour_derenders_what_it_has_rendered() -> None:
@@ -167,7 +203,6 @@ def test_the_endpoints_are_those_of_the_server(demo: Server) -> None:
 def test_what_is_not_here_yet_is_not_here(demo: Server) -> None:
     for path in ("/v1/completions", "/v1/chat/completions"):
         assert request("POST", demo.url + path, b"{}")[0] == 404
-    assert request("GET", f"{demo.url}/metrics")[0] == 404
     chunk = {
         "stream": True,
         "generate_chunk": {"request_id": "x", "choices": [{"index": 0, "token_ids": [5]}]},
@@ -202,6 +237,7 @@ def test_every_option_is_an_environment_variable(option: str, monkeypatch: pytes
     values: dict[str, Any] = {
         "--engine": "none",
         "--log-level": "debug",
+        "--offload": "thread",
         "--trust-request-chat-template": "1",
     }
     name = "TRIO_RENDER_" + option.removeprefix("--").upper().replace("-", "_")
@@ -215,6 +251,61 @@ def test_every_option_is_an_environment_variable(option: str, monkeypatch: pytes
     assert source.name == "ENVIRONMENT"
 
 
+def test_every_option_in_the_text_exists() -> None:
+    text = section("Operating") + section("Options") + section("What it costs")
+    named = {code.split()[0] for code in codes(text) if code.startswith("--")}
+    assert {"--offload", "--limit-gil", "--queue-limit", "--workers"} <= named <= OPTIONS.keys()
+
+
+def test_every_mode_of_offloading_is_explained() -> None:
+    type_ = OPTIONS["--offload"].type
+    assert isinstance(type_, click.Choice)
+    assert [codes(mode)[0] for mode, _ in table("Operating")] == list(type_.choices)
+
+
+def test_every_figure_is_explained(demo: Server) -> None:
+    """Those of worker processes are shown only where there are some."""
+    text = request("GET", f"{demo.url}/metrics")[1].decode()
+    shown = set(re.findall(r"^# TYPE (\S+) ", text, re.MULTILINE))
+    listed = {code for cell, _ in table("Operating", 1) for code in codes(cell)}
+    assert {name for name in listed if "process" not in name} == shown
+    labels = set(re.findall(r"(\w+)=\"", text)) - {"le"}
+    assert labels <= {code for _, cell in table("Operating", 1) for code in codes(cell)}
+
+
+def test_a_deadline_is_asked_for_as_said(demo: Server) -> None:
+    header, status = "X-Request-Timeout", 504
+    assert f"header `{header}`" in section("Operating")
+    assert f"the answer is {status}" in section("Operating")
+    choice = {"index": 0, "token_ids": [504] * 200_000}
+    body = json.dumps({"generate_response": {"request_id": "x", "choices": [choice]}}).encode()
+    url = f"{demo.url}/v1/chat/completions/derender"
+    headers = {"Content-Type": "application/json", header: "0.001"}
+    assert request("POST", url, body, headers)[0] == status
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads /proc")
+def test_worker_processes_are_as_many_as_said(model_folders: Path) -> None:
+    """A process of each that was asked for, and a spare; their figures are those that the table names."""
+    model = str(model_folders / "smollm2")
+    with serving("serve", "--model", model, "--offload", "process", "--processes", "2") as server:
+        said = "With `--processes 2` the model is in memory four times"
+        assert said in " ".join(section("Operating").split())
+        assert len(server.children()) + 1 == 4
+        text = request("GET", f"{server.url}/metrics")[1].decode()
+    shown = set(re.findall(r"^# TYPE (\S+) ", text, re.MULTILINE))
+    assert {code for cell, _ in table("Operating", 1) for code in codes(cell)} == shown
+
+
+def test_every_public_name_in_the_text_exists() -> None:
+    named = set(re.findall(r"`((?:open_\w+)|(?:[A-Z][a-z]+)+)`", section("In your own program")))
+    assert {"open_offloader", "Workspace", "Overloaded"} <= named
+    assert {name for name in named if not hasattr(trio_render, name)} == set()
+    errors = codes(section("In your own program").split("Errors are typed")[1])
+    for name in set(errors) - {"param", "retry_after"}:
+        assert issubclass(getattr(trio_render, name), trio_render.RenderError)
+
+
 def test_the_map_names_every_room() -> None:
     named = {code for cell, _ in table("Map") for code in codes(cell)}
     for name in named:
@@ -225,6 +316,8 @@ def test_the_map_names_every_room() -> None:
         if not path.name.startswith(("__", ".")) and path.name != "py.typed"
     }
     assert rooms - {name.removeprefix("trio_render/") for name in named} == set()
+    top = {name.strip("/") for name in PYPROJECT["tool"]["hatch"]["build"]["targets"]["sdist"]["include"]}
+    assert top == {name.split("/")[0] for name in named if "/" in name}
 
 
 def test_the_changelog_has_this_version() -> None:
