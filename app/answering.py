@@ -6,7 +6,7 @@ import math
 from collections.abc import Awaitable, Callable
 
 import trio
-from quart import Request, Response, request
+from quart import Request, Response, g, request
 
 from trio_render import DeadlineExceeded, InvalidRequest
 from trio_render.offload.limits import Kind
@@ -34,6 +34,8 @@ async def answer_json(
         services.offloader.check_admission(kind)
         body = await read_json_body(request, services.settings)
         return Response(await work(body), content_type="application/json")
+    if not g.get("body_is_read", False):
+        g.body_is_hopeless = True
     raise DeadlineExceeded(f"The request was not done within {timeout_s:g} s.")
 
 

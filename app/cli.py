@@ -97,7 +97,7 @@ def main() -> None:
     "--body-timeout",
     "body_timeout_s",
     envvar=_PREFIX + "_BODY_TIMEOUT",
-    default=60.0,
+    default=30.0,
     help="Seconds a body may take to arrive.",
 )
 @click.option(

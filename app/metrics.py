@@ -86,7 +86,10 @@ def _offloader_metrics(now: OffloaderStatistics) -> Iterable[Metric]:
             jobs.add_metric([kind, outcome], getattr(statistics, outcome))
         _add_histogram(wait, [kind], statistics.wait)
         _add_histogram(run, [kind], statistics.run)
-    add_limiter("gil", now.gil)
+    if now.processes is None:
+        add_limiter("gil", now.gil)
+    else:
+        add_limiter("process", now.processes.limiter)
     yield from (limits, borrowed, waiting, jobs, wait, run)
     if now.processes is not None:
         processes = GaugeMetricFamily("trio_render_processes", "Worker processes.", labels=["state"])

@@ -60,7 +60,8 @@ async def open_services(settings: Settings) -> AsyncIterator[Services]:
     load = partial(
         open_workspace, settings.model, settings.policy, settings.max_model_len, settings.chat_template
     )
-    workspace = await anyio.to_thread.run_sync(load)
+    # Abandoned when a signal ends the start: the process ends, too.
+    workspace = await anyio.to_thread.run_sync(load, abandon_on_cancel=True)
     offloading = open_offloader(
         load,
         workspace,

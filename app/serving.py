@@ -48,8 +48,12 @@ async def serve(
             nursery.start_soon(_import_app)
             if also_stop is not None:
                 nursery.start_soon(_stop_with, also_stop, stop)
-            async with open_services(settings) as services:
-                await _serve_app(services, listen_fd, stop)
+            serving = trio.Event()
+            with trio.CancelScope() as opening:
+                nursery.start_soon(_cancel_opening, stop, serving, opening)
+                async with open_services(settings) as services:
+                    serving.set()
+                    await _serve_app(services, listen_fd, stop)
             nursery.cancel_scope.cancel()
 
 
@@ -68,6 +72,13 @@ async def _watch_signals(
         task_status.started()
         async for _ in signals:
             stop.set()
+
+
+async def _cancel_opening(stop: trio.Event, serving: trio.Event, opening: trio.CancelScope) -> None:
+    """Let a signal end the loading of the model. Once requests are served, it is a matter of draining."""
+    await stop.wait()
+    if not serving.is_set():
+        opening.cancel()
 
 
 async def _stop_with(other: trio.Event, stop: trio.Event) -> None:
@@ -112,9 +123,11 @@ def _ready_line(services: Services, url: str) -> str:
 
 
 def _limits(settings: Settings) -> str:
+    kinds = f"render {settings.limit_render}, derender {settings.limit_derender}"
     if settings.limit_shared is not None:
-        return f"shared {settings.limit_shared}, gil {settings.limit_gil}"
-    return f"render {settings.limit_render}, derender {settings.limit_derender}, gil {settings.limit_gil}"
+        kinds = f"shared {settings.limit_shared}"
+    process = settings.offload == "process"
+    return f"{kinds}, " + (f"process {settings.processes}" if process else f"gil {settings.limit_gil}")
 
 
 def log_to_stderr(level: str) -> None:

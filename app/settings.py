@@ -63,7 +63,7 @@ class Settings:
     write_timeout_s: float = 30.0
     debug_loop_stalls_ms: float = 0.0
     max_body: int = 64 * 1024 * 1024
-    body_timeout_s: float = 60.0
+    body_timeout_s: float = 30.0
     graceful_timeout_s: float = 20.0
     engine: str = "none"
     log_level: str = "info"

@@ -7,6 +7,7 @@ restarts a worker that died, drains all of them on SIGTERM, and exits non-zero w
 from __future__ import annotations
 
 import logging
+import os
 import signal
 import socket
 import sys
@@ -35,7 +36,7 @@ class _Supervisor:
     def __init__(self, settings: Settings, sock: socket.socket) -> None:
         self._settings = settings
         self._socket = sock
-        self._running: dict[trio.Process, int] = {}
+        self._running: set[trio.Process] = set()
         self._stopping = False
         self._ended = trio.Condition()
 
@@ -48,37 +49,47 @@ class _Supervisor:
         while not self._stopping:
             began = trio.current_time()
             process = await self._spawn()
-            self._running[process] = number
+            self._running.add(process)
+            if self._stopping:
+                process.send_signal(signal.SIGTERM)
             line = await _first_line(process)
             if line and not started:
                 started = True
                 task_status.started(line)
             code = await process.wait()
-            del self._running[process]
+            self._running.discard(process)
             if self._stopping:
-                async with self._ended:
-                    self._ended.notify_all()
-                return
+                break
             if not started:
                 raise WorkersFailed(f"A server process did not start (exit code {code}).")
             log.warning("Server process %d ended with %d; it is started again.", number, code)
             delay = 0.25 if trio.current_time() - began > _LIVED_S else min(delay * 2, _MAX_DELAY_S)
             await trio.sleep(delay)
+        async with self._ended:
+            self._ended.notify_all()
+        # Stopped before it was ready: whoever waits for that is cancelled with us.
+        await trio.sleep_forever()
 
     async def _spawn(self) -> trio.Process:
-        fd = self._socket.fileno()
+        # A number of its own: the socket may be closed before the process has taken it.
+        fd = os.dup(self._socket.fileno())
+        os.set_inheritable(fd, True)
         command = [sys.executable, "-m", "app.worker", str(fd)]
         spawn = partial(
             trio.lowlevel.open_process, command, stdin=-1, stdout=-1, pass_fds=[fd], start_new_session=True
         )
-        process = await spawn()
+        try:
+            process = await spawn()
+        finally:
+            os.close(fd)
         assert process.stdin is not None
         await process.stdin.send_all(msgspec.json.encode(self._settings) + b"\n")
         return process
 
     async def stop(self) -> None:
-        """Close the socket, let every process finish its requests, and kill what doesn't end."""
+        """Let every process finish its requests, and kill what doesn't end."""
         self._stopping = True
+        # Else connections would be accepted by the kernel, and hang.
         self._socket.close()
         for process in self._running:
             process.send_signal(signal.SIGTERM)

@@ -21,7 +21,9 @@ from anyio.abc import Process, TaskGroup
 from ..errors import RenderError, WorkerDied
 from .background import background_tasks
 from .jobs import Body
+from .limits import limiter_statistics
 from .process_worker import HEADER
+from .stats import LimiterStatistics
 
 __all__ = ["ProcessPool", "ProcessStatistics", "open_process_pool"]
 
@@ -37,8 +39,15 @@ _SEND_BYTES = 1 << 18
 
 @dataclass(frozen=True, slots=True)
 class ProcessStatistics:
-    """Worker processes: warm and without a job, in all, and how many have died or been killed so far."""
+    """Worker processes.
 
+    Attributes:
+        limiter: jobs that have a process, and those that wait for one.
+        idle, total: processes that are warm and without a job, and all of them.
+        killed, died: how many have been killed for a caller who went, and how many have died, so far.
+    """
+
+    limiter: LimiterStatistics
     idle: int
     total: int
     killed: int
@@ -137,7 +146,8 @@ class ProcessPool:
 
     def statistics(self) -> ProcessStatistics:
         """Return the pool as it is now."""
-        return ProcessStatistics(len(self._idle), len(self._all), self._killed, self._died)
+        limiter = limiter_statistics(self.limiter)
+        return ProcessStatistics(limiter, len(self._idle), len(self._all), self._killed, self._died)
 
     async def run(
         self,
