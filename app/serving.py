@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import logging
-import signal
 import sys
 from functools import partial
 from typing import TYPE_CHECKING
@@ -17,6 +16,7 @@ if TYPE_CHECKING:
 from . import create_app
 from .services import Services, open_services, tuned_process
 from .settings import Settings
+from .signals import watch_signals
 
 __all__ = ["log_to_stderr", "serve"]
 
@@ -44,7 +44,7 @@ async def serve(
     with tuned_process():
         async with trio.open_nursery() as nursery:
             stop = trio.Event()
-            await nursery.start(_watch_signals, stop)
+            await nursery.start(watch_signals, stop)
             nursery.start_soon(_import_app)
             if also_stop is not None:
                 nursery.start_soon(_stop_with, also_stop, stop)
@@ -60,18 +60,6 @@ async def serve(
 async def _import_app() -> None:
     """Import Quart while the model loads, which lets go of the GIL most of the time."""
     await trio.to_thread.run_sync(importlib.import_module, "app.application")
-
-
-async def _watch_signals(
-    stop: trio.Event, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
-) -> None:
-    for number in (signal.SIGINT, signal.SIGTERM):
-        # What the receiver restores when it closes: a second signal must not spoil a clean end.
-        signal.signal(number, signal.SIG_IGN)
-    with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
-        task_status.started()
-        async for _ in signals:
-            stop.set()
 
 
 async def _cancel_opening(stop: trio.Event, serving: trio.Event, opening: trio.CancelScope) -> None:

@@ -17,6 +17,7 @@ import msgspec
 import trio
 
 from .settings import Settings
+from .signals import watch_signals
 
 __all__ = ["WorkersFailed", "supervise"]
 
@@ -114,7 +115,7 @@ async def supervise(settings: Settings) -> None:
         supervisor = _Supervisor(settings, sock)
         async with trio.open_nursery() as nursery:
             stop = trio.Event()
-            await nursery.start(_watch_signals, stop)
+            await nursery.start(watch_signals, stop)
             async with trio.open_nursery() as workers:
                 workers.start_soon(_stop_when_told, stop, supervisor, workers.cancel_scope)
                 await _start_all(settings, supervisor, workers)
@@ -137,18 +138,6 @@ async def _stop_when_told(stop: trio.Event, supervisor: _Supervisor, scope: trio
     await stop.wait()
     await supervisor.stop()
     scope.cancel()
-
-
-async def _watch_signals(
-    stop: trio.Event, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
-) -> None:
-    for number in (signal.SIGINT, signal.SIGTERM):
-        # What the receiver restores when it closes: a second signal must not spoil a clean end.
-        signal.signal(number, signal.SIG_IGN)
-    with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
-        task_status.started()
-        async for _ in signals:
-            stop.set()
 
 
 def _listening(settings: Settings) -> socket.socket:
