@@ -168,19 +168,19 @@ def test_the_fragment_cache_changes_no_answer(model_folders: Path) -> None:
     check()
 
 
-def test_checkpoints_are_met_at_every_place(model_folders: Path) -> None:
+def test_checkpoints_are_met_every_few_places(model_folders: Path) -> None:
     model = opened(model_folders / "smollm2")
-    content = [{"token_id": 5, "logprob": -1.0, "top_logprobs": []}] * 50
-    choice = {"index": 0, "token_ids": [5] * 50, "logprobs": {"content": content}}
+    content = [{"token_id": 5, "logprob": -1.0, "top_logprobs": []}] * 640
+    choice = {"index": 0, "token_ids": [5] * 640, "logprobs": {"content": content}}
     response = {"request_id": "r", "choices": [choice], "prompt_logprobs": [None] * 30}
     calls: list[int] = []
     body = json.dumps({"generate_response": response}).encode()
     wire.chat_json(workspace_of(model, POLICY), lambda: calls.append(1), [body])
-    assert len(calls) >= 80
+    assert len(calls) >= 30 + 640 / 32
     calls.clear()
     body = json.dumps({"generate_responses": [response]}).encode()
     wire.completion_json(workspace_of(model, POLICY), lambda: calls.append(1), [body])
-    assert len(calls) >= 80
+    assert len(calls) >= 30 + 640
 
 
 @pytest.mark.parametrize("kind", ["chat", "completion"])

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from operator import add
 from typing import Any
 
 import msgspec
@@ -23,7 +24,8 @@ __all__ = ["chat_logprobs", "completion_logprobs"]
 _encode = msgspec.json.encode
 _PLACEHOLDER = "token_id:"
 _MAX_ID_DIGITS = 19
-_LOWEST, _HIGHEST = -math.inf, math.inf
+_BATCH = 32
+"""Places between two checkpoints: with 20 candidates each, well under a millisecond."""
 
 
 class _Place:
@@ -41,6 +43,13 @@ class _Place:
         if token_id is None:
             return entry.token or ""
         return token_text(self._model.tokenizer.table, token_id, self._held)[0]
+
+    def fragment(self, cache: FragmentCache, entry: Candidate | TokenLogprob) -> bytes:
+        """Return an entry's chat JSON up to its value."""
+        token_id = _token_id(entry, self._model)
+        if token_id is not None and token_id not in cache.chat:
+            cache.add_chat(token_id)
+        return cache.chat.get(token_id) or chat_fragment(self.text(entry))
 
     def advance(self, entry: TokenLogprob) -> None:
         """Move behind the sampled token ``entry``."""
@@ -65,12 +74,9 @@ def _token_id(entry: Candidate | TokenLogprob, model: Model) -> int | None:
     return token_id
 
 
-def _number(value: float | None) -> str:
-    if value is None:
-        return "null"
-    if not math.isfinite(value):
+def _check_finite(value: float | None) -> None:
+    if value is not None and not math.isfinite(value):
         raise InvalidRequest("A logprob must be a finite number.", "logprobs")
-    return repr(value)
 
 
 def chat_logprobs(
@@ -89,32 +95,45 @@ def chat_logprobs(
         InvalidRequest: an id outside the vocabulary, a logprob that is not finite.
     """
     place = _Place(model)
-    known = cache.chat.get
-    entries = []
-    for entry in content:
+    entries: list[bytes] = []
+    for start in range(0, len(content), _BATCH):
         checkpoint()
-        kept = entry.top_logprobs if n_candidates is None else entry.top_logprobs[:n_candidates]
-        candidates = []
-        for candidate in kept:
-            # Nearly all work of a large answer is here: the common case makes no call of ours.
-            fragment, value = known(candidate.token_id), candidate.logprob
-            if fragment is None or value is None or not _LOWEST < value < _HIGHEST:
-                candidates.append(_chat_entry(place, cache, candidate, model))
-            else:
-                candidates.append(f"{fragment}{value!r}")
-        listed = "},".join(candidates) + "}" if candidates else ""
-        entries.append(f'{_chat_entry(place, cache, entry, model)},"top_logprobs":[{listed}]}}')
-        place.advance(entry)
-    return msgspec.Raw(f'{{"content":[{",".join(entries)}]}}'.encode())
+        batch = [
+            (entry, entry.top_logprobs if n_candidates is None else entry.top_logprobs[:n_candidates])
+            for entry in content[start : start + _BATCH]
+        ]
+        numbers = _numbers([e.logprob for entry, kept in batch for e in _all(entry, kept)])
+        for entry, kept in batch:
+            n = len(kept) + 1
+            fragments = _fragments(place, cache, entry, kept)
+            texts = list(map(add, fragments, numbers[:n]))
+            del numbers[:n]
+            listed = b"},".join(texts[1:]) + b"}" if kept else b""
+            entries.append(texts[0] + b',"top_logprobs":[' + listed + b"]}")
+            place.advance(entry)
+    return msgspec.Raw(b'{"content":[' + b",".join(entries) + b"]}")
 
 
-def _chat_entry(place: _Place, cache: FragmentCache, entry: Candidate | TokenLogprob, model: Model) -> str:
-    """Return an entry's JSON but for its closing brace."""
-    token_id = _token_id(entry, model)
-    if token_id is not None and token_id not in cache.chat:
-        cache.add_chat(token_id)
-    fragment = cache.chat.get(token_id) or chat_fragment(place.text(entry))
-    return fragment + _number(entry.logprob)
+def _all(entry: TokenLogprob, kept: Sequence[Candidate]) -> list[TokenLogprob | Candidate]:
+    return [entry, *kept]
+
+
+def _numbers(values: list[float | None]) -> list[bytes]:
+    """Return the JSON of each value. One call for many: writing floats is a third of all the work."""
+    texts = _encode(values)[1:-1].split(b",")
+    if texts.count(b"null") != values.count(None):
+        raise InvalidRequest("A logprob must be a finite number.", "logprobs")
+    return texts
+
+
+def _fragments(
+    place: _Place, cache: FragmentCache, entry: TokenLogprob, kept: Sequence[Candidate]
+) -> list[bytes]:
+    known = cache.chat.get
+    fragments = [known(entry.token_id), *[known(candidate.token_id) for candidate in kept]]
+    if None in fragments:
+        return [place.fragment(cache, e) for e in _all(entry, kept)]
+    return fragments  # type: ignore[return-value]  # no None is in it
 
 
 def completion_logprobs(
@@ -139,7 +158,7 @@ def completion_logprobs(
     for entry in content:
         checkpoint()
         text = place.text(entry)
-        _number(entry.logprob)
+        _check_finite(entry.logprob)
         lists["tokens"].append(text)
         lists["token_logprobs"].append(entry.logprob)
         lists["top_logprobs"].append(_best_by_text(place, entry.top_logprobs[:rows]))
@@ -156,7 +175,7 @@ def _value(logprob: float | None) -> float:
 def _best_by_text(place: _Place, candidates: Sequence[Candidate]) -> dict[str, float | None] | None:
     best: dict[str, float | None] = {}
     for candidate in candidates:
-        _number(candidate.logprob)
+        _check_finite(candidate.logprob)
         text = place.text(candidate)
         if text not in best or _value(candidate.logprob) > _value(best[text]):
             best[text] = candidate.logprob

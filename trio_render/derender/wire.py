@@ -6,10 +6,11 @@ Jobs take ``(workspace, checkpoint, body)``, as those of `trio_render.render.wir
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 import msgspec
 
-from ..errors import InvalidRequest
+from ..errors import InvalidRequest, MalformedRequest
 from ..protocol.decoding import decode_body, encode
 from ..protocol.derender import DerenderChatRequest, DerenderCompletionRequest
 from ..protocol.stream import DerenderChatChunk, DerenderCompletionChunk
@@ -23,6 +24,7 @@ from .detokenize_ids import detokenize_ids
 __all__ = ["chat_json", "completion_json", "detokenize_json"]
 
 Checkpoint = Callable[[], None]
+R = TypeVar("R", DerenderChatRequest, DerenderCompletionRequest)
 
 
 class _Kind(msgspec.Struct):
@@ -31,23 +33,20 @@ class _Kind(msgspec.Struct):
 
 def chat_json(workspace: Workspace, checkpoint: Checkpoint, body: Sequence[bytes]) -> bytes:
     """Return the JSON answer to a chat derender body. Raises what `derender_chat` raises."""
-    data = b"".join(body)
-    _refuse_stream(workspace, data, DerenderChatChunk)
-    checkpoint()
-    request = decode_body(data, DerenderChatRequest)
+    request = _decode(workspace, b"".join(body), DerenderChatRequest, DerenderChatChunk)
     checkpoint()
     answer = derender_chat(workspace.model, workspace.policy, workspace.fragments, request, checkpoint)
+    checkpoint()
     return encode(answer)
 
 
 def completion_json(workspace: Workspace, checkpoint: Checkpoint, body: Sequence[bytes]) -> bytes:
     """Return the JSON answer to a completion derender body. Raises what `derender_completion` raises."""
-    data = b"".join(body)
-    _refuse_stream(workspace, data, DerenderCompletionChunk)
+    request = _decode(workspace, b"".join(body), DerenderCompletionRequest, DerenderCompletionChunk)
     checkpoint()
-    request = decode_body(data, DerenderCompletionRequest)
+    answer = derender_completion(workspace.model, workspace.policy, request, checkpoint)
     checkpoint()
-    return encode(derender_completion(workspace.model, workspace.policy, request, checkpoint))
+    return encode(answer)
 
 
 def detokenize_json(workspace: Workspace, checkpoint: Checkpoint, body: Sequence[bytes]) -> bytes:
@@ -57,9 +56,20 @@ def detokenize_json(workspace: Workspace, checkpoint: Checkpoint, body: Sequence
     return encode(detokenize_ids(workspace.model, workspace.policy, request))
 
 
-def _refuse_stream(
-    workspace: Workspace, body: bytes, type_: type[DerenderChatChunk] | type[DerenderCompletionChunk]
-) -> None:
-    if decode_body(body, _Kind).stream:
-        check_chunk(workspace.model, workspace.policy, decode_body(body, type_))
-        raise InvalidRequest("Streamed derendering is not available on this server yet.", "stream")
+def _decode(
+    workspace: Workspace,
+    body: bytes,
+    whole: type[R],
+    chunk: type[DerenderChatChunk] | type[DerenderCompletionChunk],
+) -> R:
+    """Return a whole answer's body. A streamed one is told apart only when it is none."""
+    try:
+        request = decode_body(body, whole)
+    except MalformedRequest:
+        if not decode_body(body, _Kind).stream:
+            raise
+    else:
+        if not request.stream:
+            return request
+    check_chunk(workspace.model, workspace.policy, decode_body(body, chunk))
+    raise InvalidRequest("Streamed derendering is not available on this server yet.", "stream")

@@ -22,7 +22,7 @@ class FragmentCache:
 
     def __init__(self, table: TokenTable) -> None:
         self._table = table
-        self.chat: dict[int | None, str] = {}
+        self.chat: dict[int | None, bytes] = {}
 
     def add_chat(self, token_id: int) -> None:
         """Fill in the fragment of a valid id, if it can have one."""
@@ -31,6 +31,6 @@ class FragmentCache:
             self.chat[token_id] = chat_fragment(text)
 
 
-def chat_fragment(text: str) -> str:
+def chat_fragment(text: str) -> bytes:
     """Return the JSON of a chat logprob entry up to its value: ``{"token":…,"bytes":…,"logprob":``."""
-    return f'{{"token":{_encode(text).decode()},"bytes":{list(text.encode())},"logprob":'
+    return b'{"token":%b,"bytes":%b,"logprob":' % (_encode(text), _encode(list(text.encode())))
