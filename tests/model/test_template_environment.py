@@ -111,6 +111,46 @@ TOO_LONG = {
     "bytes join": repeated("{% set x = x.join([x, x]) %}", start="{% set x = 'a'.encode() %}"),
 }
 
+ROUNDABOUT = {
+    "nested tuples, very deep": "{% set n = namespace(x=1) %}{% for i in range(99999) %}"
+    "{% set n.x = (n.x,) %}{% endfor %}{{ {}[n.x] }}",
+    "namespace in a list": "{% set n = namespace(x='a' * 9000000) %}{{ ([n] * 1000) | join(attribute='x') }}",
+    "namespace in a format": "{% set n = namespace(x='a' * 9000000) %}{{ ('{0.x}' * 1000).format(n) }}",
+    "namespace in itself": "{% set n = namespace() %}{% set n.x = [n] %}{{ n }}",
+    "views of dicts": repeated(
+        "{% set x = {'a': x.items(), 'b': x.items().mapping} %}",
+        start="{% set x = {'a': 1} %}",
+        end="{{ x }}",
+    ),
+    "ASCII of a format": "{% set x = 'é' * 9000000 %}{{ ('{0!a}' * 100).format(x) | length }}",
+    "widths of %": "{{ (('%9999d' * 50000) % ((1,) * 50000)) | length }}",
+    "% by a test": "{{ '%999999999d' is odd }}",
+    "search from the end": "{{ ('a' * 4000000).rfind('ab' ~ 'a' * 1000000) }}",
+    "strip of many": "{{ ('a' * 20000000).strip('b' * 1000000 ~ 'a') | length }}",
+    "trim of many": "{{ ('a' * 20000000) | trim('b' * 1000000 ~ 'a') | length }}",
+    "the template's own text": "{% set x %}{% for i in range(99999) %}"
+    + "d" * 20000
+    + "{% endfor %}{% endset %}",
+    "spread arguments": "{{ cycler(*('a' * 30000000)) }}",
+    "slices": "{% set x = 'a' * 30000000 %}" + "".join(f"{{% set y{i} = x[{i}:] %}}" for i in range(200)),
+    "printed under long keys": "{{ {'k' * 100000: range(9999) | list} | pprint | length }}",
+    "separators of JSON": "{{ range(9999) | list | tojson(separators=('x' * 100000, ':')) | length }}",
+    "indent of other line ends": "{{ ('\\r' * 99999) | indent(99999) | length }}",
+    "comments stripped": "{{ ('<!---->' * 300000) | striptags | length }}",
+    "links": "{{ ('http://a.b ' * 99999) | urlize(rel='x' * 10000) | length }}",
+    "recursive loop over a text": "{% for a in [1] recursive %}"
+    "{{ loop('x' * 60000000) if a == 1 else '' }}{% endfor %}",
+    "escaped output": "{% autoescape true %}{% set x = '&' * 60000000 %}{{ x }}{% endautoescape %}",
+    "escaped sum": "{% set x = '&' * 30000000 %}{{ (('' | safe) + x) | length }}",
+    "words": "{{ ('ab ' * 20000000).split() | length }}",
+    "number of bytes": "{{ (1).to_bytes(1000000000, 'big') | length }}",
+    "width of a time": "{{ strftime_now('%0999999999d') }}",
+    "sorted": "{% set x = [1] * 7000000 %}{{ x | sort | length }}",
+    "searches": "{% set x = 'a' * 30000000 %}"
+    "{% for i in range(99999) %}{% if 'b' in x %}{% endif %}{% endfor %}",
+    "keys": "{% for i in range(9999) %}{% set x = dict.fromkeys(range(99999)) %}{% endfor %}",
+}
+
 TOO_DEEP = {
     "brackets": "{{ " + "(" * 5000 + "1" + ")" * 5000 + " }}",
     "lists": "{{ " + "[" * 5000 + "]" * 5000 + " }}",
@@ -120,7 +160,7 @@ TOO_DEEP = {
     "sums": "{{ " + " + ".join(["1"] * 20_000) + " }}",
 }
 
-ATTACKS = TOO_MUCH_WORK | TOO_LONG | TOO_DEEP
+ATTACKS = TOO_MUCH_WORK | TOO_LONG | ROUNDABOUT | TOO_DEEP
 
 
 @pytest.mark.parametrize("name", ATTACKS)
@@ -156,6 +196,14 @@ def test_a_template_without_measure_is_refused_in_time(name: str) -> None:
         ("{{ 'x'.center(100000) }}", 100_000),
         ("{{ ('a,' * 100000).split(',') | join(';') }}", 200_000),
         ("{{ '%9999d' % 1 }}", 9999),
+        ("{{ '**%s** and **%s**' % (1, 2) }}", 15),
+        ("{{ ([1] * 100000) | tojson | length }}", 6),
+        ("{{ '{:{}}'.format('x', 99) }}", 99),
+        (
+            "{% set n = namespace(x=[]) %}{% for i in range(1000) %}{% set n.x = n.x + [{'a': 'b' * 999}] %}"
+            "{% endfor %}{{ n.x | length }}",
+            4,
+        ),
     ],
 )
 def test_large_prompts_are_not_refused(source: str, wanted: int) -> None:

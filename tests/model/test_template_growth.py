@@ -1,11 +1,19 @@
 """The budget of a render, and what operations are charged."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from opened_models import never
 
-from trio_render.model.template_growth import Pace, TemplateTooCostly, charge_method, charge_operator
+from trio_render.model.template_growth import (
+    Pace,
+    StrictPace,
+    TemplateTooCostly,
+    charge_method,
+    charge_operator,
+    charge_percent,
+)
 
 
 def affordable(pace: Pace, charge: Any, *args: Any) -> bool:
@@ -104,3 +112,61 @@ def test_formats_have_a_largest_width(text: str) -> None:
 
 def test_arguments_by_name_count_too() -> None:
     assert not affordable(Pace(never, 0, 99), charge_method, "indent", "x", (), {"width": 100})
+
+
+# ------------------------------------------------------------ values weighed through and through
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "a\n'\\\x00é\u2028",
+        "\n" * 10**5,
+        [1, -12345, None, True, 0.1, 10**50],
+        {"a": ["\x00" * 500, ("b", {"c": []})], "d": {}},
+        {"a": 1}.items(),
+        [[[["x"] * 10] * 10] * 10],
+    ],
+)
+def test_a_value_weighs_no_less_than_it_is_long(value: Any) -> None:
+    pace = StrictPace(never, 10**6, 10**6)
+    assert pace.length(value) >= len(str(value))
+    assert pace.weigh(value).chars >= len(repr(value))
+
+
+def nested(pace: StrictPace, times: int, wrap: Callable[[Any], Any]) -> None:
+    value: Any = ("x",)
+    for _ in range(times):
+        value = pace.hold(wrap(value))
+
+
+def test_what_a_value_holds_twice_weighs_twice() -> None:
+    nested(StrictPace(never, 10**6, 10**6), 10, lambda value: [value, value])
+    with pytest.raises(TemplateTooCostly):
+        nested(StrictPace(never, 10**6, 10**6), 40, lambda value: [value, value])
+
+
+def test_values_have_a_greatest_depth() -> None:
+    nested(StrictPace(never, 10**6, 10**6), 100, lambda value: (value,))
+    with pytest.raises(TemplateTooCostly):
+        nested(StrictPace(never, 10**6, 10**6), 1000, lambda value: (value,))
+
+
+def test_a_weight_is_kept_so_that_a_value_is_walked_once() -> None:
+    pace = StrictPace(never, 1000, 10**6)
+    value = [0] * 900
+    assert {pace.length(value) for _ in range(100)} == {pace.length(value)}
+    assert affordable(pace, StrictPace.steps, 100)
+    assert not affordable(pace, StrictPace.steps, 1)
+
+
+def test_steps_taken_at_once_reach_the_checkpoint() -> None:
+    calls: list[int] = []
+    StrictPace(lambda: calls.append(1), 1000, 0).steps(200)
+    assert calls
+
+
+def test_a_format_is_charged_its_fields_times_the_largest_argument() -> None:
+    assert not affordable(StrictPace(never, 100, 1999), charge_percent, "%s%s", ("x" * 1000, "y"))
+    assert affordable(StrictPace(never, 100, 4000), charge_percent, "%s%s", ("x" * 1000, "y"))
+    assert not affordable(StrictPace(never, 100, 1999), charge_percent, "%999d%999d", (1, 1))

@@ -10,15 +10,17 @@ import jinja2
 from ..errors import InvalidRequest
 from .content_format import ContentFormat, content_format
 from .template_environment import PACE_NAME, TemplateEnvironment
-from .template_growth import Pace
+from .template_strict import StrictEnvironment
 
 __all__ = ["ChatTemplate", "TemplateInput"]
 
 Messages = Sequence[Mapping[str, Any]]
 
 _MAX_STEPS = 2_000_000
+_MAX_STRICT_STEPS = 1_000_000
 _MAX_CHARS = 64 * 1024 * 1024
 _SHOWN_CHARS = 300
+_NO_TEMPLATE = (jinja2.TemplateError, RecursionError, SyntaxError, ValueError, OverflowError, MemoryError)
 _CONTINUE_MARK = "CONTINUE_THE_FINAL_MESSAGE_HERE "
 
 
@@ -36,18 +38,25 @@ class TemplateInput(NamedTuple):
 class ChatTemplate:
     """A template compiled once, safe to render from many threads.
 
+    Args:
+        trusted: it is the operator's, who means no harm: what it may build is bounded only roughly,
+            which makes it twice as fast. What a request sends must not be trusted.
+
     Raises:
         InvalidRequest: its source is not a template.
     """
 
-    def __init__(self, source: str, special_tokens: Mapping[str, str]) -> None:
+    def __init__(self, source: str, special_tokens: Mapping[str, str], *, trusted: bool = False) -> None:
         self.source = source
         self._special_tokens = dict(special_tokens)
-        environment = TemplateEnvironment()
+        plain = TemplateEnvironment()
+        environment = plain if trusted else StrictEnvironment()
+        self._pace_type = environment.pace_type
+        self._max_steps = _MAX_STEPS if trusted else _MAX_STRICT_STEPS
         try:
-            tree = environment.parse(source)
+            tree = plain.parse(source)
             self._template = environment.from_string(source)
-        except (jinja2.TemplateError, RecursionError, SyntaxError, ValueError, OverflowError) as error:
+        except _NO_TEMPLATE as error:
             raise InvalidRequest(f"The chat template can't be compiled: {_shown(error)}.") from None
         self.content_format: ContentFormat = content_format(tree)
 
@@ -73,7 +82,7 @@ class ChatTemplate:
     def _run(
         self, given: TemplateInput, messages: list[dict[str, Any]], checkpoint: Callable[[], None]
     ) -> str:
-        pace = Pace(checkpoint, _MAX_STEPS, _MAX_CHARS)
+        pace = self._pace_type(checkpoint, self._max_steps, _MAX_CHARS)
         variables = {
             **given.variables,
             **self._special_tokens,
@@ -132,5 +141,6 @@ def _cut_at_mark(prompt: str, final: str) -> str:
 
 
 def _shown(error: BaseException) -> str:
-    text = str(error) or type(error).__name__
-    return text.encode("utf-8", "replace").decode()[:_SHOWN_CHARS].rstrip(".")
+    """Return the start of the error's text. It may quote a value that is as long as a template may build."""
+    text = str(error)[:_SHOWN_CHARS] or type(error).__name__
+    return text.encode("utf-8", "replace").decode().rstrip(".")

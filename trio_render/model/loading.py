@@ -234,7 +234,7 @@ def _template(
     if source is None:
         return None
     try:
-        return ChatTemplate(source, special_tokens)
+        return ChatTemplate(source, special_tokens, trusted=True)
     except InvalidRequest as error:
         raise ModelLoadError(error.message) from None
 

@@ -18,10 +18,19 @@ import jinja2.nodes
 import jinja2.sandbox
 from jinja2.parser import Parser
 from jinja2.runtime import Context, Macro
+from jinja2.visitor import NodeTransformer
 
 from .template_growth import Pace, charge_method, charge_operator
 
-__all__ = ["PACE_NAME", "TemplateEnvironment"]
+__all__ = [
+    "PACE_NAME",
+    "ChargingTree",
+    "Namespace",
+    "TemplateEnvironment",
+    "call_with_context",
+    "pace_of",
+    "steps",
+]
 
 PACE_NAME = "__pace"
 """Name of the `Pace` in a template's context. A leading double underscore can't be set by a request."""
@@ -54,7 +63,7 @@ class _Dict:
         return dict.fromkeys(*args)
 
 
-class _Namespace(jinja2.utils.Namespace):
+class Namespace(jinja2.utils.Namespace):
     """``namespace(...)`` that keeps no names with a leading underscore."""
 
     def __init__(*args: Any, **kwargs: Any) -> None:
@@ -78,6 +87,8 @@ class TemplateEnvironment(jinja2.sandbox.ImmutableSandboxedEnvironment):
     """Sandboxed, immutable, trimming blocks, with ``break``/``continue`` and paced loops and calls."""
 
     intercepted_binops = frozenset({"*", "**", "+", "%"})
+    pace_type: type[Pace] = Pace
+    """What its templates' renders are to be given as `PACE_NAME`."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -92,7 +103,7 @@ class TemplateEnvironment(jinja2.sandbox.ImmutableSandboxedEnvironment):
         self.globals["raise_exception"] = _raise_exception
         self.globals["strftime_now"] = _strftime_now
         self.globals["dict"] = _Dict()
-        self.globals["namespace"] = _Namespace
+        self.globals["namespace"] = Namespace
 
     def _parse(self, source: str, name: str | None, filename: str | None) -> jinja2.nodes.Template:
         tree = super()._parse(source, name, filename)
@@ -104,7 +115,7 @@ class TemplateEnvironment(jinja2.sandbox.ImmutableSandboxedEnvironment):
         return tree
 
     def call(__self, __context: Context, __obj: Any, *args: Any, **kwargs: Any) -> Any:
-        pace = _pace(__context)
+        pace = pace_of(__context)
         pace.step()
         target = getattr(__obj, "__self__", getattr(__obj, "format_text", None))
         if isinstance(target, str | list | tuple | dict):
@@ -118,18 +129,74 @@ class TemplateEnvironment(jinja2.sandbox.ImmutableSandboxedEnvironment):
         return wrapped
 
     def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
-        pace = _pace(context)
+        pace = pace_of(context)
         pace.step()
         charge_operator(pace, operator, left, right)
         return super().call_binop(context, operator, left, right)
 
 
-def _pace(context: Context) -> Pace:
+class ChargingTree(NodeTransformer):
+    """Puts filters around what reads or builds values without asking the environment.
+
+    They are ``__held``, ``__read``, ``__sliced`` and ``__spread``, and must return what they are given
+    (the last one as a list). All that is written passes through ``finalize``.
+    """
+
+    def visit_List(self, node: jinja2.nodes.Expr) -> jinja2.nodes.Expr:
+        self.generic_visit(node)
+        return _through("__held", node)
+
+    visit_Dict = visit_List
+
+    def visit_Tuple(self, node: jinja2.nodes.Tuple) -> jinja2.nodes.Expr:
+        self.generic_visit(node)
+        return _through("__held", node) if node.ctx == "load" else node
+
+    def visit_Compare(self, node: jinja2.nodes.Compare) -> jinja2.nodes.Node:
+        self.generic_visit(node)
+        node.expr = _through("__read", node.expr)
+        for operand in node.ops:
+            operand.expr = _through("__read", operand.expr)
+        return node
+
+    def visit_Getitem(self, node: jinja2.nodes.Getitem) -> jinja2.nodes.Expr:
+        self.generic_visit(node)
+        if isinstance(node.arg, jinja2.nodes.Slice):
+            return _through("__sliced", node)
+        node.arg = _through("__read", node.arg)
+        return node
+
+    def visit_Call(self, node: Any) -> Any:
+        self.generic_visit(node)
+        if node.dyn_args is not None:
+            node.dyn_args = _through("__spread", node.dyn_args)
+        if node.dyn_kwargs is not None:
+            node.dyn_kwargs = _through("__read", node.dyn_kwargs)
+        return node
+
+    visit_Filter = visit_Test = visit_Call
+
+    def visit_TemplateData(self, node: jinja2.nodes.TemplateData) -> jinja2.nodes.Node:
+        return jinja2.nodes.Const(node.data, lineno=node.lineno)  # which passes through finalize
+
+    def visit_ScopedEvalContextModifier(self, node: jinja2.nodes.Node) -> jinja2.nodes.Node:
+        raise jinja2.TemplateSyntaxError("a prompt can't be escaped for HTML", node.lineno)
+
+
+def _through(name: str, node: jinja2.nodes.Expr) -> jinja2.nodes.Expr:
+    if isinstance(node, jinja2.nodes.Const):
+        return node
+    return jinja2.nodes.Filter(node, name, [], [], None, None, lineno=node.lineno)
+
+
+def pace_of(context: Context) -> Pace:
+    """Return the `Pace` of the render that ``context`` belongs to."""
     pace: Pace = context.parent[PACE_NAME]
     return pace
 
 
-def _steps(pace: Pace, items: Iterable[Any]) -> Iterator[Any]:
+def steps(pace: Pace, items: Iterable[Any]) -> Iterator[Any]:
+    """Pass ``items`` on, a step each."""
     for item in items:
         pace.step()
         yield item
@@ -138,34 +205,39 @@ def _steps(pace: Pace, items: Iterable[Any]) -> Iterator[Any]:
 @jinja2.pass_context
 def _paced(context: Context, items: Any) -> Any:
     """Wrap what a loop goes over. Undefined is left to fail as it would."""
-    return items if isinstance(items, jinja2.Undefined) else _steps(_pace(context), items)
+    return items if isinstance(items, jinja2.Undefined) else steps(pace_of(context), items)
 
 
 @jinja2.pass_context
 def _joined(context: Context, parts: list[Any]) -> str:
     """Do what ``a ~ b`` does, at a price."""
     texts = [str(part) for part in parts]
-    _pace(context).build(sum(map(len, texts)))
+    pace_of(context).build(sum(map(len, texts)))
     return "".join(texts)
 
 
 def _charged(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     """Return the filter ``function`` with its growth charged first."""
-    passes_environment = getattr(function, "jinja_pass_arg", None)
 
     @jinja2.pass_context
     def filter_(context: Context, value: Any, *args: Any, **kwargs: Any) -> Any:
-        pace = _pace(context)
+        pace = pace_of(context)
         if isinstance(value, Iterator):
-            value = list(_steps(pace, value))
+            value = list(steps(pace, value))
         pace.step()
         charge_method(pace, name, value, args, kwargs)
-        if passes_environment is None:
-            return function(value, *args, **kwargs)
-        first = context.eval_ctx if passes_environment.name == "eval_context" else context.environment
-        return function(first, value, *args, **kwargs)
+        return call_with_context(context, function, value, *args, **kwargs)
 
     return filter_
+
+
+def call_with_context(__context: Context, __function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Call a filter or test with what it asks for before its arguments (see ``jinja2.pass_context``)."""
+    passes = getattr(__function, "jinja_pass_arg", None)
+    if passes is None:
+        return __function(*args, **kwargs)
+    first = {"context": __context, "eval_context": __context.eval_ctx}.get(passes.name, __context.environment)
+    return __function(first, *args, **kwargs)
 
 
 def _to_json(
