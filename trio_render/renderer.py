@@ -103,7 +103,7 @@ class Renderer:
         start = await self.offloader.run(_COMPLETION_START, body, request_id)
 
         async def group(plan: CompletionPlan) -> bytes:
-            return await self.offloader.run(_COMPLETION_JSON, (), plan)
+            return await self.offloader.run(_COMPLETION_JSON, (), plan, admitted=True)
 
         parts = await fan_out(group, start.left, self._in_flight) if start.left else []
         return b"[" + b",".join([start.done, *parts]) + b"]"

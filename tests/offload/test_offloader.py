@@ -73,9 +73,11 @@ async def test_a_full_queue_refuses_at_once_and_says_when_to_come_back() -> None
         with pytest.raises(Overloaded):
             offloader.check_admission("render")
         offloader.check_admission("derender")
+        group.start_soon(partial(offloader.run, job, (), admitted=True))
+        await until(lambda: offloader.statistics().kinds["render"].limiter.waiting == 3)
         gate.set()
     statistics = offloader.statistics().kinds["render"]
-    assert (statistics.ran, statistics.refused) == (3, 2)
+    assert (statistics.ran, statistics.refused) == (4, 2)
     assert statistics.limiter.borrowed == 0
 
 

@@ -57,8 +57,11 @@ class Offloader:
         self._threads = ThreadBackend()
         self._counters: dict[Kind, WorkCounters] = {kind: WorkCounters() for kind in KINDS}
 
-    async def run(self, job: Job[R], body: Body, *args: Any) -> R:
+    async def run(self, job: Job[R], body: Body, *args: Any, admitted: bool = False) -> R:
         """Return what ``job`` makes of ``body`` and ``args``.
+
+        Args:
+            admitted: a further job of a request that has run one: a full queue makes it wait, no more.
 
         Raises: what the job raises; `Overloaded` when the queue before its limiter is full.
 
@@ -70,7 +73,8 @@ class Offloader:
         if self.backend == "inline" or (self.backend == "auto" and sum(map(len, body)) < job.inline_below):
             await loop_checkpoint()
             return self._run_inline(counters, job, body, args)
-        self.check_admission(job.kind)
+        if not admitted:
+            self.check_admission(job.kind)
         asked = time.perf_counter()
         borrower = object()
         limiters = self._limiters(job)
