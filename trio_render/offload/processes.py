@@ -39,7 +39,7 @@ _SEND_BYTES = 1 << 18
 
 @dataclass(frozen=True, slots=True)
 class ProcessStatistics:
-    """Worker processes.
+    """Worker processes as they stand at one moment.
 
     Attributes:
         limiter: jobs that have a process, and those that wait for one.
