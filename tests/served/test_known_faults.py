@@ -65,15 +65,22 @@ def slowest_probe(server: Server, work: Callable[[], None]) -> float:
 
 
 def check_probe(server: Server, path: str, body: bytes, status: int) -> None:
-    """The probe takes under 50 ms. A busy machine gets several tries: work on the loop spoils them all."""
+    """The probe takes under 50 ms, or on a slow machine at most 40 % of the request's own time.
+
+    Work on the loop takes at least 70 %, in each of the tries that a busy machine gets.
+    """
+    tries: list[tuple[float, float]] = []
 
     def work() -> None:
         assert server.post(path, body).status == status
 
-    slowest = [slowest_probe(server, work)]
-    while slowest[-1] >= 0.05 and len(slowest) < 6:
-        slowest.append(slowest_probe(server, work))
-    assert min(slowest) < 0.05, slowest
+    for _ in range(6):
+        began = time.perf_counter()
+        slowest = slowest_probe(server, work)
+        tries.append((slowest, time.perf_counter() - began))
+        if slowest < max(0.05, 0.4 * tries[-1][1]):
+            return
+    pytest.fail(f"slowest probe and whole time, in seconds: {tries}")
 
 
 @pytest.mark.parametrize(("options", "status"), [((), 400), (ANY_LENGTH, 200)])

@@ -34,7 +34,11 @@ def completion_derender() -> dict[str, object]:
 
 @pytest.mark.parametrize("backend", ["thread", "process", "auto"])
 def test_offloaded_work_is_never_on_the_loop(model_folders: Path, log: Path, backend: str) -> None:
-    assert STALL not in log_of_a_busy_server(model_folders / "smollm2", log, backend)
+    """A busy machine gets a second and a third try: work on the loop spoils them all."""
+    logs: list[str] = []
+    while len(logs) < 3 and (not logs or STALL in logs[-1]):
+        logs.append(log_of_a_busy_server(model_folders / "smollm2", log, backend))
+    assert STALL not in logs[-1], logs
 
 
 def test_inline_work_is_and_the_stack_says_what_it_was(model_folders: Path, log: Path) -> None:
