@@ -25,7 +25,10 @@ def log_of_a_busy_server(folder: Path, log: Path, backend: str) -> str:
             assert server.post("/v1/completions/render", {"prompt": [WORDS[:9000]] * 60}).status == 200
         server.stop()
         assert process.wait(20) == 0
-    return log.read_text()
+    # Building the application before that takes some 20 ms, once.
+    started, _, served = log.read_text().partition("Running on")
+    assert served, started
+    return served
 
 
 def completion_derender() -> dict[str, object]:
@@ -34,11 +37,7 @@ def completion_derender() -> dict[str, object]:
 
 @pytest.mark.parametrize("backend", ["thread", "process", "auto"])
 def test_offloaded_work_is_never_on_the_loop(model_folders: Path, log: Path, backend: str) -> None:
-    """A busy machine gets a second and a third try: work on the loop spoils them all."""
-    logs: list[str] = []
-    while len(logs) < 3 and (not logs or STALL in logs[-1]):
-        logs.append(log_of_a_busy_server(model_folders / "smollm2", log, backend))
-    assert STALL not in logs[-1], logs
+    assert STALL not in log_of_a_busy_server(model_folders / "smollm2", log, backend)
 
 
 def test_inline_work_is_and_the_stack_says_what_it_was(model_folders: Path, log: Path) -> None:
