@@ -172,7 +172,8 @@ def test_tokenizers_1539_unique_texts_do_not_grow_the_server(model_folders: Path
         render()
         in_all, second_half = growth(server, 500, render)
         assert second_half < 15
-        assert in_all < 100
+        # The encoder's caches, some 100 MiB, are full by then.
+        assert in_all < 150
 
 
 @reads_proc
