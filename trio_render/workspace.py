@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -9,7 +10,10 @@ from .model.fragments import FragmentCache
 from .model.loading import Model, open_model
 from .policy import Policy
 
-__all__ = ["Workspace", "open_workspace", "workspace_of"]
+__all__ = ["Checkpoint", "Workspace", "open_workspace", "workspace_of"]
+
+Checkpoint = Callable[[], None]
+"""Called by a job at least once per millisecond of work. Raises when the job's caller has gone."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from ..protocol.chat import ChatCompletion
 from ..protocol.completion import Completion
 from ..protocol.derender import DerenderChatRequest, DerenderCompletionRequest
 from ..protocol.tokenize import DetokenizeRequest, DetokenizeResponse
-from ..workspace import Workspace
+from ..workspace import Checkpoint, Workspace
 from .chat import derender_chat
 from .completion import derender_completion
 from .detokenize_ids import detokenize_ids
 
 __all__ = ["chat", "completion", "detokenize"]
-
-Checkpoint = Callable[[], None]
 
 
 def chat(

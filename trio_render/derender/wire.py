@@ -5,7 +5,7 @@ Jobs take ``(workspace, checkpoint, body)``, as those of `trio_render.render.wir
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TypeVar
 
 import msgspec
@@ -15,7 +15,7 @@ from ..protocol.decoding import decode_body, encode
 from ..protocol.derender import DerenderChatRequest, DerenderCompletionRequest
 from ..protocol.stream import DerenderChatChunk, DerenderCompletionChunk
 from ..protocol.tokenize import DetokenizeRequest
-from ..workspace import Workspace
+from ..workspace import Checkpoint, Workspace
 from .bounds import check_chunk
 from .chat import derender_chat
 from .completion import derender_completion
@@ -23,7 +23,6 @@ from .detokenize_ids import detokenize_ids
 
 __all__ = ["chat_json", "completion_json", "detokenize_json"]
 
-Checkpoint = Callable[[], None]
 R = TypeVar("R", DerenderChatRequest, DerenderCompletionRequest)
 
 

@@ -6,6 +6,7 @@ import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal, TypeVar, final
 
 from anyio import CapacityLimiter
@@ -85,10 +86,7 @@ class Offloader:
             raise
         counters.wait.observe(time.perf_counter() - asked)
 
-        def release() -> None:
-            for limiter in reversed(limiters):
-                limiter.release_on_behalf_of(borrower)
-
+        release = partial(_release_all, limiters, borrower)
         return await self._run_counted(counters, job, body, args, release)
 
     def check_admission(self, kind: Kind) -> None:
@@ -175,15 +173,19 @@ def _never() -> None:
 
 
 async def _acquire_all(limiters: list[CapacityLimiter], borrower: object) -> None:
-    taken = []
+    taken: list[CapacityLimiter] = []
     try:
         for limiter in limiters:
             await limiter.acquire_on_behalf_of(borrower)
             taken.append(limiter)
     except BaseException:
-        for limiter in reversed(taken):
-            limiter.release_on_behalf_of(borrower)
+        _release_all(taken, borrower)
         raise
+
+
+def _release_all(limiters: list[CapacityLimiter], borrower: object) -> None:
+    for limiter in reversed(limiters):
+        limiter.release_on_behalf_of(borrower)
 
 
 @asynccontextmanager

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from ..protocol.chat import ChatRequest
 from ..protocol.completion import CompletionRequest
 from ..protocol.generate import GenerateRequest
 from ..protocol.tokenize import TokenizeChatRequest, TokenizeRequest, TokenizeResponse
-from ..workspace import Workspace
+from ..workspace import Checkpoint, Workspace
 from .chat import render_chat
 from .completion import plan_completion, render_prompt
 from .tokenize import tokenize
 
 __all__ = ["chat", "completion", "tokenize_request"]
-
-Checkpoint = Callable[[], None]
 
 
 def chat(

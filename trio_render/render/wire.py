@@ -7,7 +7,7 @@ of work (it raises when the caller has gone), and the request's body in chunks.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -18,14 +18,12 @@ from ..protocol.completion import CompletionRequest
 from ..protocol.decoding import decode_body, encode
 from ..protocol.generate import GenerateRequest
 from ..protocol.tokenize import TokenizeChatRequest, TokenizeRequest
-from ..workspace import Workspace
+from ..workspace import Checkpoint, Workspace
 from .chat import render_chat
 from .completion import CompletionPlan, plan_completion, render_prompt
 from .tokenize import tokenize
 
 __all__ = ["CompletionStart", "chat_json", "completion_json", "completion_start", "tokenize_json"]
-
-Checkpoint = Callable[[], None]
 
 _GROUP_S = 0.004
 """What a group of prompts should cost: a hop costs 0.08 ms, and a second group only pays from some ms on."""
