@@ -8,7 +8,9 @@ from served.server import request_bytes
 
 DERENDER = "/v1/chat/completions/derender"
 RENDER = "/v1/chat/completions/render"
+COMPLETION_RENDER = "/v1/completions/render"
 SMALL_RENDER = {"messages": [{"role": "user", "content": "hi"}]}
+ANY_LENGTH = ("--max-model-len", "10000000")
 
 
 @cache

@@ -34,14 +34,20 @@ from typing import Any
 
 import pytest
 from served.conftest import OpenServer
-from served.long_work import DERENDER, RENDER, SMALL_RENDER, derender_body, derender_request
+from served.long_work import (
+    ANY_LENGTH,
+    COMPLETION_RENDER,
+    DERENDER,
+    RENDER,
+    SMALL_RENDER,
+    derender_body,
+    derender_request,
+)
 from served.metrics import borrowed, figures, running, until, waiting
 from served.proc import MIB, peak_resident, reads_proc, resident
 from served.server import Server, exchange, payload, read_raw_reply, request_bytes, serve
 from served.test_lifecycle import wait_until_it_refuses
 
-COMPLETION_RENDER = "/v1/completions/render"
-ANY_LENGTH = ("--max-model-len", "10000000")
 SIX_MB = " ".join(f"word{n % 50_000}" for n in range(620_000))
 
 

@@ -11,15 +11,19 @@ from pathlib import Path
 import pytest
 import trio
 from served.conftest import OpenServer
-from served.long_work import DERENDER, RENDER, SMALL_RENDER, derender_body, derender_request
+from served.long_work import (
+    ANY_LENGTH,
+    COMPLETION_RENDER,
+    DERENDER,
+    RENDER,
+    SMALL_RENDER,
+    derender_body,
+    derender_request,
+)
 from served.metrics import borrowed, until
 from served.proc import MIB, reads_proc, resident, threads
 from served.server import JSON_TYPE, Server, payload, serve
 from served.test_concurrency import client_of
-
-COMPLETION_RENDER = "/v1/completions/render"
-ANY_LENGTH = ("--max-model-len", "10000000")
-
 
 # ------------------------------------------------------------ bursts
 
