@@ -11,7 +11,7 @@ import json
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any
+from typing import Any, cast
 
 import fastokens
 import tokenizers
@@ -95,7 +95,9 @@ class Tokenizer:
         return (self._prefix, self._suffix) if add_special_tokens else ([], [])
 
     def encode(self, text: str) -> list[int]:
-        """Return the ids of ``text`` without special tokens around it. Markers inside it become theirs.
+        """Return the ids of ``text`` without special tokens around it, in a list of the caller's own.
+
+        Markers inside it become theirs.
 
         Raises:
             InvalidRequest: ``text`` holds a lone surrogate.
@@ -104,9 +106,8 @@ class Tokenizer:
             if self._fast is not None:
                 # It refuses bytes that have no token, which the other drops.
                 with suppress(ValueError):
-                    return list(self._fast.encode(text).ids)
-            encoding = self._exact.encode_batch_fast([text], add_special_tokens=False)[0]
-            return list(encoding.ids)
+                    return cast("list[int]", self._fast.encode(text).ids)
+            return self._exact.encode_batch_fast([text], add_special_tokens=False)[0].ids
         except (UnicodeEncodeError, TypeError):
             raise InvalidRequest("The text is not valid Unicode: it holds a lone surrogate.") from None
 

@@ -39,8 +39,11 @@ def encode_prompt(
         offsets = [nowhere] * len(before) + truncation.keep(places, reserved) + [nowhere] * len(after)
     else:
         ids = tokenizer.encode(text)
-    ids = before + truncation.keep(ids, reserved) + after
-    check_prompt_length(model, len(ids))
+    ids = truncation.keep(ids, reserved)
+    check_prompt_length(model, len(ids) + reserved)
+    # In place: copying millions of ids holds the GIL for as long as making them.
+    ids[:0] = before
+    ids += after
     return Prompt(ids, offsets)
 
 

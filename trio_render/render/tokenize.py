@@ -35,7 +35,9 @@ def tokenize(
         text = chat_text(model, policy, request, checkpoint).text
         special = bool(request.add_special_tokens)
     before, after = model.tokenizer.special_affixes(special)
-    ids = before + model.tokenizer.encode(text) + after
+    ids = model.tokenizer.encode(text)
+    ids[:0] = before
+    ids += after
     return TokenizeResponse(
         count=len(ids),
         max_model_len=model.max_model_len,
