@@ -62,6 +62,22 @@ def main() -> None:
     help="Accept chat_template from requests. It runs here: sandboxed and bounded, but not free.",
 )
 @click.option("--max-logprobs", default=20, help="Most logprobs a request may ask for; -1: no bound.")
+@click.option(
+    "--reasoning-parser",
+    metavar="NAME",
+    help="Family whose reasoning is parsed out of answers, or 'auto' from the model's own files."
+    "  [default: none]",
+)
+@click.option(
+    "--tool-call-parser",
+    metavar="NAME",
+    help="Family whose tool calls are parsed out of answers, or 'auto'.  [default: none]",
+)
+@click.option(
+    "--enable-auto-tool-choice",
+    is_flag=True,
+    help='Accept tool_choice "auto", the default of requests with tools.',
+)
 @click.option("--workers", default=1, help="Server processes on the one socket. Limits are per process.")
 @click.option(
     "--offload",

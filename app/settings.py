@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from trio_render import Limits, Policy
+from trio_render.parsing.selection import REASONING_PARSERS, TOOL_CALL_PARSERS
 
 __all__ = ["Settings", "SettingsError"]
 
@@ -34,6 +35,8 @@ class Settings:
         request_timeout_s: longest a request may take, waiting included; clients may ask for less.
         write_timeout_s: longest a client may take to read the next 64 KiB of an answer.
         debug_loop_stalls_ms: report turns of the event loop that are busy for longer; 0: don't look.
+        reasoning_parser, tool_call_parser: families that outputs are parsed for, or ``auto``; ``None``: not.
+        enable_auto_tool_choice: accept ``tool_choice="auto"``, the default of requests with tools.
         max_body: largest request body in bytes.
         body_timeout_s: longest a request body may take to arrive.
         graceful_timeout_s: longest that running requests are waited for at shutdown.
@@ -49,6 +52,9 @@ class Settings:
     chat_template: str | None = None
     trust_request_chat_template: bool = False
     max_logprobs: int = 20
+    reasoning_parser: str | None = None
+    tool_call_parser: str | None = None
+    enable_auto_tool_choice: bool = False
     workers: int = 1
     offload: Literal["auto", "thread", "process", "inline"] = "auto"
     processes: int = 2
@@ -80,6 +86,18 @@ class Settings:
             option = f"--limit-{name.replace('_', '-')}"
             _require(getattr(self, f"limit_{name}") >= 1, option, "must be at least 1")
         _require(self.limit_shared is None or self.limit_shared >= 1, "--limit-shared", "must be at least 1")
+        for name, known in (
+            ("reasoning_parser", REASONING_PARSERS),
+            ("tool_call_parser", TOOL_CALL_PARSERS),
+        ):
+            option = f"--{name.replace('_', '-')}"
+            value = getattr(self, name)
+            _require(value in (None, "auto", *known), option, f"must be auto or one of {', '.join(known)}")
+        _require(
+            self.tool_call_parser is not None or not self.enable_auto_tool_choice,
+            "--enable-auto-tool-choice",
+            "needs --tool-call-parser",
+        )
         _require(self.workers >= 1, "--workers", "must be at least 1")
         _require(self.processes >= 1, "--processes", "must be at least 1")
         _require(self.queue_limit >= 0, "--queue-limit", "must be at least 0")
@@ -110,6 +128,9 @@ class Settings:
             served_names=self.served_model_names or (self.model,),
             trust_request_chat_template=self.trust_request_chat_template,
             max_logprobs=self.max_logprobs,
+            reasoning_parser=self.reasoning_parser,
+            tool_call_parser=self.tool_call_parser,
+            enable_auto_tool_choice=self.enable_auto_tool_choice,
         )
 
 

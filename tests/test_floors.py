@@ -18,9 +18,10 @@ BELOW: dict[str, set[str]] = {
     "model": {"errors", "policy", "protocol"},
     "offload": {"errors"},
     "fanout": {"errors"},
-    "workspace": {"errors", "policy", "protocol", "model"},
-    "render": {"errors", "policy", "protocol", "model", "workspace"},
-    "derender": {"errors", "policy", "protocol", "model", "workspace", "render"},
+    "parsing": {"errors", "policy", "protocol", "model"},
+    "workspace": {"errors", "policy", "protocol", "model", "parsing"},
+    "render": {"errors", "policy", "protocol", "model", "parsing", "workspace"},
+    "derender": {"errors", "policy", "protocol", "model", "parsing", "workspace", "render"},
     "opening": {"errors", "policy", "protocol", "model", "workspace", "offload"},
     "renderer": {
         "errors",

@@ -24,6 +24,9 @@ class Policy:
             the vocabulary.
         max_prompts: most prompts in one completion request.
         max_sequences: most sequences (``n``, or choices in one answer).
+        reasoning_parser, tool_call_parser: families that outputs are parsed for, by name; ``None``: not.
+            ``auto``: a workspace looks them up in its model's files.
+        enable_auto_tool_choice: accept ``tool_choice="auto"``, the default of requests with tools.
     """
 
     served_names: tuple[str, ...] = ()
@@ -31,6 +34,9 @@ class Policy:
     max_logprobs: int = 20
     max_prompts: int = 1024
     max_sequences: int = 16384
+    reasoning_parser: str | None = None
+    tool_call_parser: str | None = None
+    enable_auto_tool_choice: bool = False
 
     def answer_name(self, model_name: str) -> str:
         """Return the name that answers carry."""

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from .model.fragments import FragmentCache
 from .model.loading import Model, open_model
+from .parsing.selection import resolve_parsers
 from .policy import Policy
 
 __all__ = ["Checkpoint", "Workspace", "open_workspace", "workspace_of"]
@@ -26,8 +27,14 @@ class Workspace:
 
 
 def workspace_of(model: Model, policy: Policy | None = None) -> Workspace:
-    """Return a workspace for an open model, which serves under its own name if the policy gives none."""
+    """Return a workspace for an open model, which serves under its own name if the policy gives none.
+
+    Raises:
+        ModelLoadError: the policy names a parser that doesn't exist.
+    """
     policy = policy or Policy()
+    reasoning, tools = resolve_parsers(policy, model)
+    policy = replace(policy, reasoning_parser=reasoning, tool_call_parser=tools)
     if not policy.served_names:
         policy = replace(policy, served_names=(model.name,))
     return Workspace(model, policy, FragmentCache(model.tokenizer.table))

@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+import msgspec
+
 from ..model.fragments import FragmentCache
 from ..model.loading import Model
 from ..policy import Policy
@@ -12,9 +14,10 @@ from ..protocol.chat import ChatChoice, ChatCompletion, ChatMessage, ChatRequest
 from ..protocol.derender import DerenderChatRequest
 from ..protocol.generate import GenerateChoice
 from ..render.sampling import logprob_count
+from .answer import AnswerPlan
 from .bounds import check_prompt_ids, check_prompt_tokens, check_response, check_sequences
 from .choice import choice_text
-from .detokenize import START, Seed, seed_from_prompt
+from .detokenize import START, seed_from_prompt
 from .logprobs import chat_logprobs
 from .prompt_logprobs import resolved_prompt_logprobs
 from .stop import StopRules
@@ -46,6 +49,10 @@ def derender_chat(
     check_prompt_tokens(body.prompt_tokens, "body.prompt_tokens")
     check_response(model, policy, response, request, "body.generate_response")
     rules = StopRules.of(request, model)
+    plan = AnswerPlan.of(policy, request)
+    if plan is not None:
+        # Markers may be special tokens.
+        rules = rules._replace(skip_special_tokens=False)
     prompt_ids = response.prompt_token_ids if body.prompt_token_ids is None else body.prompt_token_ids
     seed = START
     if prompt_ids:
@@ -56,7 +63,22 @@ def derender_chat(
 
     def choice(given: GenerateChoice) -> ChatChoice:
         checkpoint()
-        return _choice(model, cache, given, rules, seed, n_candidates, returns_ids, checkpoint)
+        shown = choice_text(model, given, rules, seed)
+        message = ChatMessage(role="assistant", content=shown.text)
+        finish_reason: str | None = given.finish_reason or "stop"
+        if plan is not None:
+            message = plan.message(model, prompt_ids, shown.text)
+            finish_reason = plan.finish_reason(finish_reason, len(message.tool_calls or ()))
+        hides = plan is not None and plan.hides_reasoning
+        return ChatChoice(
+            index=given.index,
+            message=message,
+            finish_reason=finish_reason,
+            logprobs=None if hides else _logprobs(model, cache, given, n_candidates, checkpoint),
+            stop_reason=shown.stop_reason,
+            token_ids=given.token_ids if returns_ids and not hides else None,
+            routed_experts=given.routed_experts,
+        )
 
     return ChatCompletion(
         id=response.request_id,
@@ -82,27 +104,13 @@ def _candidates(request: ChatRequest | None, policy: Policy) -> int | None:
     return None if asked == -1 else asked or 0
 
 
-def _choice(
+def _logprobs(
     model: Model,
     cache: FragmentCache,
     given: GenerateChoice,
-    rules: StopRules,
-    seed: Seed,
     n_candidates: int | None,
-    returns_ids: bool,
     checkpoint: Callable[[], None],
-) -> ChatChoice:
-    shown = choice_text(model, given, rules, seed)
-    logprobs = None
-    if given.logprobs is not None:
-        content = given.logprobs.content or []
-        logprobs = chat_logprobs(model, cache, content, n_candidates, checkpoint)
-    return ChatChoice(
-        index=given.index,
-        message=ChatMessage(role="assistant", content=shown.text),
-        finish_reason=given.finish_reason or "stop",
-        logprobs=logprobs,
-        stop_reason=shown.stop_reason,
-        token_ids=given.token_ids if returns_ids else None,
-        routed_experts=given.routed_experts,
-    )
+) -> msgspec.Raw | None:
+    if given.logprobs is None:
+        return None
+    return chat_logprobs(model, cache, given.logprobs.content or [], n_candidates, checkpoint)

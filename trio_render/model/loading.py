@@ -53,6 +53,12 @@ class Model:
     max_model_len: int
     sampling_defaults: Mapping[str, Any]
 
+    @property
+    def parser_evidence(self) -> str:
+        """What tells the format of the model's outputs: its chat template and its added tokens."""
+        template = "" if self.template is None else self.template.source
+        return template + " ".join(self.tokenizer.added_tokens)
+
 
 @dataclass(frozen=True, slots=True)
 class _Parts:

@@ -56,6 +56,7 @@ class Tokenizer:
         table: id -> bytes.
         bound: a floor under the number of tokens of a text.
         vocab_size: ids at or above it are refused. The embedding's size, which may exceed the tokenizer's.
+        added_tokens: texts of the tokens that the vocabulary was extended by.
     """
 
     def __init__(self, tokenizer_json: str, extra_special: Sequence[str], vocab_size: int) -> None:
@@ -77,8 +78,8 @@ class Tokenizer:
             strips = any(token.lstrip or token.rstrip for token in added.values())
             self.bound = TextBound.of(self.table, spec, strips)
             self._prefix, self._suffix = _template_ids(exact)
-        markers = [token.content for token in added.values()]
-        self._fast = opened[0] if opened and _agree(opened[0], exact, markers) else None
+        self.added_tokens = tuple(token.content for token in added.values())
+        self._fast = opened[0] if opened and _agree(opened[0], exact, self.added_tokens) else None
 
     @property
     def encoder(self) -> str:
@@ -160,7 +161,7 @@ def _opening_fast(tokenizer_json: str) -> Iterator[list[Any]]:
         thread.join()
 
 
-def _agree(fast: Any, exact: tokenizers.Tokenizer, markers: list[str]) -> bool:
+def _agree(fast: Any, exact: tokenizers.Tokenizer, markers: Sequence[str]) -> bool:
     """Say whether the two encode hard texts, and texts with this vocabulary's markers, to the same ids."""
     some = markers[:64]
     texts = [

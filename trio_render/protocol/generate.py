@@ -27,7 +27,11 @@ class ParseContext(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
 
 class GenerateRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One prompt as token ids, ready for an engine. ``token_offsets`` are ``[start, end)`` in characters."""
+    """One prompt as token ids, ready for an engine. ``token_offsets`` are ``[start, end)`` in characters.
+
+    ``reasoning_ended``: the prompt has ended the answer's reasoning, or nobody wants to see it, so that
+    constraints hold from the start.
+    """
 
     request_id: str
     token_ids: list[int]
@@ -43,6 +47,8 @@ class GenerateRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     kv_transfer_params: dict[str, Any] | None = None
     ec_transfer_params: dict[str, Any] | None = None
     parse_context: ParseContext | None = None
+    reasoning_ended: bool | None = None
+    reasoning_parser_kwargs: dict[str, Any] | None = None
 
 
 class GenerateChoice(msgspec.Struct, frozen=True, kw_only=True):

@@ -9,6 +9,10 @@ from ..errors import InvalidRequest
 from ..model.chat_template import ChatTemplate, TemplateInput
 from ..model.loading import Model
 from ..model.vocabulary import check_token_ids
+from ..parsing.families.channels import CHANNELS
+from ..parsing.families.reasoning import REASONING
+from ..parsing.grammar import Reasoning
+from ..parsing.selection import reasoning_in_prompt
 from ..policy import Policy
 from ..protocol.chat import ChatRequest
 from ..protocol.generate import GenerateRequest, ParseContext
@@ -16,7 +20,8 @@ from .bounds import check_cache_salt, check_stream_fields
 from .messages import normalize_messages
 from .prompt import Prompt, encode_prompt, token_prompt
 from .request_id import request_id
-from .sampling import logprob_count, resolve_max_tokens, sampling_basis
+from .sampling import SamplingBasis, logprob_count, resolve_max_tokens, sampling_basis
+from .structural_tag import call_constraint
 from .template_variables import template_variables
 from .tools import resolve_tool_choice, template_tools, wire_tools
 from .truncation import Truncation
@@ -51,7 +56,7 @@ def render_chat(
     """
     policy.check_model(request.model)
     _check_fields(request)
-    choice = resolve_tool_choice(request)
+    choice = resolve_tool_choice(policy, request)
     truncation = Truncation.of(request, model)
     salt = check_cache_salt(request.cache_salt)
     transfer, given_ids = _split_transfer(request, model)
@@ -64,12 +69,15 @@ def render_chat(
         logprobs=top if request.logprobs else None,
         prompt_logprobs=top if prompt_logprobs is None and request.echo else prompt_logprobs,
     )
+    basis = _for_parsers(policy, request, choice, basis)
     rendered = chat_text(model, policy, request, checkpoint)
     prompt = _prompt(model, request, rendered.text, given_ids, truncation)
     asked = request.max_tokens if request.max_completion_tokens is None else request.max_completion_tokens
     default = model.sampling_defaults.get("max_new_tokens")
     max_tokens = resolve_max_tokens(asked, default, len(prompt.token_ids), model)
     _check_min_tokens(request, max_tokens)
+    reasoning = REASONING.get(policy.reasoning_parser or "")
+    echoed = _echoed(request, rendered.variables)
     return GenerateRequest(
         request_id=request_id("chatcmpl", base_id or request.request_id),
         token_ids=prompt.token_ids,
@@ -89,10 +97,34 @@ def render_chat(
             tool_choice=choice,
             parallel_tool_calls=request.parallel_tool_calls is not False,
             include_reasoning=request.include_reasoning is not False,
-            chat_template_kwargs=_echoed(request, rendered.variables),
+            chat_template_kwargs=echoed,
             history_tool_call_cnt=rendered.n_tool_calls,
         ),
+        reasoning_ended=None if reasoning is None else _reasoning_ended(model, request, reasoning, prompt),
+        reasoning_parser_kwargs=None if reasoning is None else {"chat_template_kwargs": echoed},
     )
+
+
+def _for_parsers(
+    policy: Policy, request: ChatRequest, choice: str | dict[str, Any] | None, basis: SamplingBasis
+) -> SamplingBasis:
+    """Return sampling parameters under which the answer can be parsed."""
+    fields: dict[str, Any] = {}
+    reasoning = REASONING.get(policy.reasoning_parser or "")
+    calls = policy.tool_call_parser is not None and choice not in (None, "none")
+    if calls or (reasoning is not None and reasoning.keeps_special) or policy.reasoning_parser in CHANNELS:
+        fields["skip_special_tokens"] = False
+    if request.structured_outputs is None and request.response_format is None:
+        constraint = call_constraint(policy, request, choice)
+        if constraint is not None:
+            fields["structured_outputs"] = constraint
+    return basis.replaced(**fields) if fields else basis
+
+
+def _reasoning_ended(model: Model, request: ChatRequest, reasoning: Reasoning, prompt: Prompt) -> bool:
+    if request.include_reasoning is False:
+        return True
+    return reasoning_in_prompt(reasoning, model.tokenizer.table, prompt.token_ids) == "closed"
 
 
 def chat_text(model: Model, policy: Policy, request: ChatRequest, checkpoint: Callable[[], None]) -> ChatText:

@@ -30,6 +30,10 @@ class SamplingBasis:
     def __init__(self, fields: dict[str, Any]) -> None:
         self._fields = fields
 
+    def replaced(self, **fields: Any) -> SamplingBasis:
+        """Return these parameters with some fields set otherwise."""
+        return SamplingBasis({**self._fields, **fields})
+
     def with_max_tokens(self, max_tokens: int) -> SamplingParams:
         """Return the parameters for one prompt."""
         return SamplingParams(max_tokens=max_tokens, **self._fields)

@@ -7,18 +7,19 @@ from typing import Any
 from msgspec import UNSET
 
 from ..errors import InvalidRequest
+from ..policy import Policy
 from ..protocol.chat import ChatRequest
 from ..protocol.tools import Tool
 
 __all__ = ["resolve_tool_choice", "template_tools", "wire_tools"]
 
 
-def resolve_tool_choice(request: ChatRequest) -> str | dict[str, Any] | None:
+def resolve_tool_choice(policy: Policy, request: ChatRequest) -> str | dict[str, Any] | None:
     """Return the effective ``tool_choice``: unset, it is ``auto`` with tools and ``none`` without.
 
     Raises:
         InvalidRequest: tools that are empty; a choice without tools, unknown, or naming no tool; a
-            choice whose output would have to be parsed, since no parser is set up.
+            choice whose output would have to be parsed, where no parser is set up.
     """
     tools, choice = request.tools, request.tool_choice
     if tools is not None and not tools:
@@ -33,9 +34,15 @@ def resolve_tool_choice(request: ChatRequest) -> str | dict[str, Any] | None:
         _check_named(choice, tools)
     elif choice not in ("auto", "required"):
         raise InvalidRequest("tool_choice must be none, auto, required or a function.", "tool_choice")
-    raise InvalidRequest(
-        "This server parses no tool calls, so tool_choice must be none or null.", "tool_choice"
-    )
+    if policy.tool_call_parser is None:
+        raise InvalidRequest(
+            "This server parses no tool calls, so tool_choice must be none or null.", "tool_choice"
+        )
+    if choice == "auto" and not policy.enable_auto_tool_choice:
+        raise InvalidRequest(
+            "This server takes tool_choice none, null, required or a function, but not auto.", "tool_choice"
+        )
+    return choice
 
 
 def _check_named(choice: dict[str, Any], tools: list[Tool]) -> None:

@@ -1,0 +1,1 @@
+"""The families: tables only. `trio_render.parsing.selection` picks from them."""
