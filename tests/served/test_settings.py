@@ -25,6 +25,9 @@ OPTIONS: dict[str, tuple[str, str, object]] = {
     "chat_template": ("--chat-template", "{{ messages }}", "{{ messages }}"),
     "trust_request_chat_template": ("--trust-request-chat-template", "true", True),
     "max_logprobs": ("--max-logprobs", "-1", -1),
+    "reasoning_parser": ("--reasoning-parser", "qwen3", "qwen3"),
+    "tool_call_parser": ("--tool-call-parser", "auto", "auto"),
+    "enable_auto_tool_choice": ("--enable-auto-tool-choice", "true", True),
     "workers": ("--workers", "2", 2),
     "offload": ("--offload", "process", "process"),
     "processes": ("--processes", "3", 3),
@@ -71,11 +74,13 @@ def test_every_option_is_an_environment_variable(name: str, monkeypatch: pytest.
     for other in [other for other in os.environ if other.startswith("TRIO_RENDER_")]:
         monkeypatch.delenv(other)
     monkeypatch.setenv("TRIO_RENDER_MODEL", "m")
-    option, text, value = OPTIONS[name]
-    monkeypatch.setenv(variable(option), text)
+    expected = {"model": "m"}
+    for set_name in ("tool_call_parser", name) if name == "enable_auto_tool_choice" else (name,):
+        option, text, value = OPTIONS[set_name]
+        monkeypatch.setenv(variable(option), text)
+        expected[set_name] = value  # type: ignore[assignment]
     settings = settings_from_environment()
-    assert getattr(settings, name) == value
-    expected = {name: value} if name == "model" else {"model": "m", name: value}
+    assert getattr(settings, name) == OPTIONS[name][2]
     assert settings == Settings(**expected)  # type: ignore[arg-type]
 
 
