@@ -22,6 +22,7 @@ from readme.running import Server, ask, masked, request, serving
 
 import trio_render
 from app.cli import serve
+from trio_render.parsing.selection import REASONING_PARSERS, TOOL_CALL_PARSERS
 
 pytestmark = pytest.mark.slow
 
@@ -343,3 +344,11 @@ def test_the_served_demo_is_as_small_as_said(demo: Server) -> None:
     said = re.search(r"The demo model.*?(\d+) MB resident", " ".join(PROSE.split()))
     assert said
     assert demo.resident_mb() == pytest.approx(int(said[1]), rel=0.25)
+
+
+# ------------------------------------------------------------ parsers
+
+
+def test_every_family_of_parsers_is_listed() -> None:
+    listed = {row[0]: codes(row[1]) for row in table("Reasoning and tool calls")}
+    assert listed == {"reasoning": list(REASONING_PARSERS), "tool calls": list(TOOL_CALL_PARSERS)}
