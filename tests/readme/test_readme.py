@@ -236,6 +236,7 @@ def test_the_options_and_their_defaults_are_those_of_the_server() -> None:
 @pytest.mark.parametrize("option", OPTIONS)
 def test_every_option_is_an_environment_variable(option: str, monkeypatch: pytest.MonkeyPatch) -> None:
     values: dict[str, Any] = {
+        "--enable-auto-tool-choice": "1",
         "--engine": "none",
         "--log-level": "debug",
         "--offload": "thread",
