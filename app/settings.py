@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from hashlib import blake2b
 from typing import Literal
 
 from trio_render import Limits, Policy
 
 __all__ = ["Settings", "SettingsError"]
+
+_MIN_KEY_CHARS = 16
+_KEY_BYTES = 32
 
 
 class SettingsError(ValueError):
@@ -36,6 +40,8 @@ class Settings:
         debug_loop_stalls_ms: report turns of the event loop that are busy for longer; 0: don't look.
         max_body: largest request body in bytes.
         body_timeout_s: longest a request body may take to arrive.
+        stream_state_key: a secret text that authenticates what clients of streams carry; server processes
+            and replicas share it. ``None``: such states are checked, but could be forged.
         graceful_timeout_s: longest that running requests are waited for at shutdown.
         engine: the engine behind ``/v1/completions``; only ``none`` exists.
         log_level: of the server's own log on stderr.
@@ -65,6 +71,7 @@ class Settings:
     max_body: int = 64 * 1024 * 1024
     body_timeout_s: float = 30.0
     graceful_timeout_s: float = 20.0
+    stream_state_key: str | None = field(default=None, repr=False)
     engine: str = "none"
     log_level: str = "info"
 
@@ -89,6 +96,12 @@ class Settings:
         _require(self.max_body >= 1, "--max-body", "must be at least 1")
         _require(self.body_timeout_s > 0, "--body-timeout", "must be above 0")
         _require(self.graceful_timeout_s >= 0, "--graceful-timeout", "must be at least 0")
+        key = self.stream_state_key
+        _require(
+            key is None or (len(key) >= _MIN_KEY_CHARS and key.isprintable()),
+            "--stream-state-key",
+            f"must have at least {_MIN_KEY_CHARS} characters, all printable",
+        )
         _require(self.engine == "none", "--engine", "must be none")
 
     @property
@@ -110,7 +123,12 @@ class Settings:
             served_names=self.served_model_names or (self.model,),
             trust_request_chat_template=self.trust_request_chat_template,
             max_logprobs=self.max_logprobs,
+            stream_state_key=b"" if self.stream_state_key is None else _key_bytes(self.stream_state_key),
         )
+
+
+def _key_bytes(secret: str) -> bytes:
+    return blake2b(secret.encode(), digest_size=_KEY_BYTES).digest()
 
 
 def _require(holds: bool, option: str, what: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from .errors import ModelNotFound
 
@@ -24,6 +24,8 @@ class Policy:
             the vocabulary.
         max_prompts: most prompts in one completion request.
         max_sequences: most sequences (``n``, or choices in one answer).
+        stream_state_key: authenticates the states that clients of streams carry, up to 64 bytes; whoever
+            shares it takes each other's. Empty: states are checked, but could be made by others.
     """
 
     served_names: tuple[str, ...] = ()
@@ -31,6 +33,7 @@ class Policy:
     max_logprobs: int = 20
     max_prompts: int = 1024
     max_sequences: int = 16384
+    stream_state_key: bytes = field(default=b"", repr=False)
 
     def answer_name(self, model_name: str) -> str:
         """Return the name that answers carry."""
