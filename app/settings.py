@@ -10,6 +10,7 @@ from trio_render import Limits, Policy
 
 __all__ = ["Settings", "SettingsError"]
 
+_MAX_MESSAGE = 4 * 1024 * 1024
 _MIN_KEY_CHARS = 16
 _KEY_BYTES = 32
 
@@ -103,6 +104,11 @@ class Settings:
             f"must have at least {_MIN_KEY_CHARS} characters, all printable",
         )
         _require(self.engine == "none", "--engine", "must be none")
+
+    @property
+    def max_message(self) -> int:
+        """Largest message of a WebSocket in bytes."""
+        return min(self.max_body, _MAX_MESSAGE)
 
     @property
     def limits(self) -> Limits:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from operator import add
 from typing import Any
 
@@ -66,6 +67,10 @@ class Place:
     def skip(self, token_ids: Sequence[int]) -> None:
         """Move behind sampled tokens that have no entries. Counts their characters."""
         table = self._model.tokenizer.table
+        if not self.held:
+            with suppress(UnicodeDecodeError):
+                self.offset += len(b"".join([table.byte_values[i] for i in token_ids]).decode())
+                return
         for token_id in token_ids:
             text, self.held = token_text(table, token_id, self.held)
             self.offset += len(text)

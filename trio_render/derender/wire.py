@@ -22,12 +22,18 @@ from .completion import derender_completion
 from .detokenize_ids import detokenize_ids
 from .stream_carried import carried_chat_chunk, carried_completion_chunk
 
-__all__ = ["chat_json", "completion_json", "detokenize_json"]
+__all__ = ["chat_json", "completion_json", "detokenize_json", "holds_chunk"]
 
 R = TypeVar("R", DerenderChatRequest, DerenderCompletionRequest)
 C = TypeVar("C", DerenderChatChunk, DerenderCompletionChunk)
 
 _CHUNK_KEY = b'"generate_chunk"'
+_LOOK_BYTES = 4096
+
+
+def holds_chunk(body: Sequence[bytes]) -> bool:
+    """Say whether a body seems to be a streamed chunk's. Looks at so little of it that this costs nothing."""
+    return any(_CHUNK_KEY in part[:_LOOK_BYTES] for part in body[:2])
 
 
 class _Kind(msgspec.Struct):
