@@ -117,6 +117,11 @@ def main() -> None:
     help="Seconds a body may take to arrive.",
 )
 @click.option(
+    "--stream-state-key",
+    help="Secret that authenticates the stream_state of streamed derenders, at least 16 characters; better"
+    " set as TRIO_RENDER_STREAM_STATE_KEY. All replicas need the same.  [default: none]",
+)
+@click.option(
     "--graceful-timeout",
     "graceful_timeout_s",
     envvar=_PREFIX + "_GRACEFUL_TIMEOUT",

@@ -21,6 +21,8 @@ from hypercorn.trio.tcp_server import TCPServer
 
 from trio_render.offload.background import background_tasks
 
+from .websocket_bounds import bounded_messages
+
 __all__ = ["bounded_connections"]
 
 log = logging.getLogger("trio_render.app")
@@ -151,8 +153,9 @@ async def bounded_connections(write_timeout_s: float) -> AsyncIterator[None]:
     original = hook.TCPServer
     hook.TCPServer = class_
     try:
-        async with background_tasks() as group:
-            group.start_soon(watch.look)
-            yield
+        with bounded_messages():
+            async with background_tasks() as group:
+                group.start_soon(watch.look)
+                yield
     finally:
         hook.TCPServer = original

@@ -21,7 +21,15 @@ from trio_render import (
     WorkerDied,
 )
 
-__all__ = ["BodyTimeout", "BodyTooLarge", "UnsupportedContentType", "error_body", "register_error_handlers"]
+__all__ = [
+    "BodyTimeout",
+    "BodyTooLarge",
+    "UnsupportedContentType",
+    "error_body",
+    "log",
+    "register_error_handlers",
+    "status_of",
+]
 
 log = logging.getLogger("trio_render.app")
 
@@ -55,6 +63,14 @@ _TABLE: list[tuple[type[RenderError], HTTPStatus, str]] = [
 """First match wins. The words are the reference's, where it has the error."""
 
 
+def status_of(error: RenderError) -> tuple[int, str]:
+    """Return the status and the type that an error is answered with. One not listed is a bug, and raised."""
+    for class_, status, type_ in _TABLE:
+        if isinstance(error, class_):
+            return status, type_
+    raise error
+
+
 def error_body(status: int, type_: str, message: str, param: str | None = None) -> bytes:
     """Return OpenAI's error object as JSON: valid UTF-8, and short whatever ``message`` is."""
     shown = message.encode("utf-8", "replace").decode()[:_MAX_MESSAGE_CHARS]
@@ -71,13 +87,10 @@ def register_error_handlers(app: Quart) -> None:
 
     @app.errorhandler(RenderError)
     async def known(error: RenderError) -> Response:
-        for class_, status, type_ in _TABLE:
-            if isinstance(error, class_):
-                response = _response(status, type_, error.message, error.param)
-                if isinstance(error, Overloaded):
-                    response.headers["Retry-After"] = str(max(1, round(error.retry_after)))
-                return response
-        raise error
+        response = _response(*status_of(error), error.message, error.param)
+        if isinstance(error, Overloaded):
+            response.headers["Retry-After"] = str(max(1, round(error.retry_after)))
+        return response
 
     @app.errorhandler(HTTPException)
     async def framework(error: HTTPException) -> Response:

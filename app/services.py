@@ -10,10 +10,11 @@ import sys
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 import anyio
+import trio
 
 from trio_render import (
     Derenderer,
@@ -41,7 +42,12 @@ _ENCODING_THREADS = "FASTOKENS_BPE_THREADS"
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """Everything that a request needs. ``created`` is when the model was opened, in Unix seconds."""
+    """Everything that a request needs.
+
+    Attributes:
+        created: when the model was opened, in Unix seconds.
+        stopping: set when the server stops: streams have as long as running requests to end.
+    """
 
     settings: Settings
     model: Model
@@ -50,6 +56,7 @@ class Services:
     offloader: Offloader
     metrics: Metrics
     created: int
+    stopping: trio.Event = field(default_factory=trio.Event)
 
 
 @asynccontextmanager

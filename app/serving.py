@@ -84,6 +84,7 @@ async def _serve_app(services: Services, listen_fd: int | None, stop: trio.Event
         config = _config(settings, listen_fd)
         start = partial(hypercorn.trio.serve, create_app(services), config, shutdown_trigger=stop.wait)
         urls: list[str] = await nursery.start(start)
+        nursery.start_soon(_stop_with, stop, services.stopping)
         print(_ready_line(services, urls[0]), flush=True)  # noqa: T201 - the contract with whoever started us
     log.info("Stopped.")
 
@@ -96,6 +97,7 @@ def _config(settings: Settings, listen_fd: int | None) -> Config:
     config.bind = [f"{host}:{settings.port}" if listen_fd is None else f"fd://{listen_fd}"]
     config.backlog = _BACKLOG
     config.graceful_timeout = settings.graceful_timeout_s
+    config.websocket_max_message_size = settings.max_message
     config.include_server_header = False
     config.errorlog = logging.getLogger("trio_render.hypercorn")
     return config

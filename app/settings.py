@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from hashlib import blake2b
 from typing import Literal
 
 from trio_render import Limits, Policy
 from trio_render.parsing.selection import REASONING_PARSERS, TOOL_CALL_PARSERS
 
 __all__ = ["Settings", "SettingsError"]
+
+_MAX_MESSAGE = 4 * 1024 * 1024
+_MIN_KEY_CHARS = 16
+_KEY_BYTES = 32
 
 
 class SettingsError(ValueError):
@@ -39,6 +44,8 @@ class Settings:
         enable_auto_tool_choice: accept ``tool_choice="auto"``, the default of requests with tools.
         max_body: largest request body in bytes.
         body_timeout_s: longest a request body may take to arrive.
+        stream_state_key: a secret text that authenticates what clients of streams carry; server processes
+            and replicas share it. ``None``: such states are checked, but could be forged.
         graceful_timeout_s: longest that running requests are waited for at shutdown.
         engine: the engine behind ``/v1/completions``; only ``none`` exists.
         log_level: of the server's own log on stderr.
@@ -71,6 +78,7 @@ class Settings:
     max_body: int = 64 * 1024 * 1024
     body_timeout_s: float = 30.0
     graceful_timeout_s: float = 20.0
+    stream_state_key: str | None = field(default=None, repr=False)
     engine: str = "none"
     log_level: str = "info"
 
@@ -107,7 +115,18 @@ class Settings:
         _require(self.max_body >= 1, "--max-body", "must be at least 1")
         _require(self.body_timeout_s > 0, "--body-timeout", "must be above 0")
         _require(self.graceful_timeout_s >= 0, "--graceful-timeout", "must be at least 0")
+        key = self.stream_state_key
+        _require(
+            key is None or (len(key) >= _MIN_KEY_CHARS and key.isprintable()),
+            "--stream-state-key",
+            f"must have at least {_MIN_KEY_CHARS} characters, all printable",
+        )
         _require(self.engine == "none", "--engine", "must be none")
+
+    @property
+    def max_message(self) -> int:
+        """Largest message of a WebSocket in bytes."""
+        return min(self.max_body, _MAX_MESSAGE)
 
     @property
     def limits(self) -> Limits:
@@ -131,7 +150,12 @@ class Settings:
             reasoning_parser=self.reasoning_parser,
             tool_call_parser=self.tool_call_parser,
             enable_auto_tool_choice=self.enable_auto_tool_choice,
+            stream_state_key=b"" if self.stream_state_key is None else _key_bytes(self.stream_state_key),
         )
+
+
+def _key_bytes(secret: str) -> bytes:
+    return blake2b(secret.encode(), digest_size=_KEY_BYTES).digest()
 
 
 def _require(holds: bool, option: str, what: str) -> None:

@@ -34,8 +34,10 @@ BELOW: dict[str, set[str]] = {
         "opening",
         "fanout",
     },
+    "streams": {"errors", "policy", "protocol", "model", "workspace", "derender", "offload"},
     "derenderer": {
-        *("errors", "policy", "protocol", "model", "workspace", "derender", "offload", "opening", "fanout")
+        *("errors", "policy", "protocol", "model", "workspace", "derender", "offload", "opening", "fanout"),
+        "streams",
     },
 }
 """What each part may import, itself aside. The package's own module, on top, imports them all."""

@@ -44,28 +44,42 @@ from .protocol.logprobs import Candidate as Candidate
 from .protocol.logprobs import GenerateLogprobs as GenerateLogprobs
 from .protocol.logprobs import TokenLogprob as TokenLogprob
 from .protocol.sampling import SamplingParams as SamplingParams
+from .protocol.stream import ChatChunk as ChatChunk
+from .protocol.stream import ChatStreamRequest as ChatStreamRequest
+from .protocol.stream import ChunkChoice as ChunkChoice
+from .protocol.stream import CompletionChunk as CompletionChunk
+from .protocol.stream import CompletionStreamRequest as CompletionStreamRequest
+from .protocol.stream import GenerateChunk as GenerateChunk
 from .protocol.tokenize import DetokenizeRequest as DetokenizeRequest
 from .protocol.tokenize import TokenizeChatRequest as TokenizeChatRequest
 from .protocol.tokenize import TokenizeRequest as TokenizeRequest
 from .renderer import Renderer as Renderer
 from .renderer import open_renderer as open_renderer
+from .streams import DerenderStream as DerenderStream
 from .workspace import Workspace as Workspace
 from .workspace import open_workspace as open_workspace
 from .workspace import workspace_of as workspace_of
 
 __all__ = [
     "Candidate",
+    "ChatChunk",
     "ChatCompletion",
     "ChatRequest",
+    "ChatStreamRequest",
+    "ChunkChoice",
     "Completion",
+    "CompletionChunk",
     "CompletionRequest",
+    "CompletionStreamRequest",
     "DeadlineExceeded",
     "DerenderChatRequest",
     "DerenderCompletionRequest",
+    "DerenderStream",
     "Derenderer",
     "DetokenizeRequest",
     "EngineError",
     "GenerateChoice",
+    "GenerateChunk",
     "GenerateLogprobs",
     "GenerateRequest",
     "GenerateResponse",

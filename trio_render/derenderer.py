@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
-from typing import final
+from typing import Any, final, overload
 
 from anyio import CapacityLimiter
 
-from .derender import typed, wire
+from .derender import stream_wire, typed, wire
 from .fanout import fan_out
 from .model.loading import Model
 from .offload.jobs import Body, Job
@@ -20,10 +20,21 @@ from .policy import Policy
 from .protocol.chat import ChatCompletion
 from .protocol.completion import Completion
 from .protocol.derender import DerenderChatRequest, DerenderCompletionRequest
+from .protocol.stream import (
+    ChatChunk,
+    ChatStreamRequest,
+    CompletionChunk,
+    CompletionStreamRequest,
+    GenerateChunk,
+)
 from .protocol.tokenize import DetokenizeRequest, DetokenizeResponse
+from .streams import Call, DerenderStream, is_small, opened_stream
 from .workspace import Workspace
 
 __all__ = ["Derenderer", "open_derenderer"]
+
+_SMALL_CHUNK_BYTES = 4096
+"""A chunk of this size, or a chunk's body with its request, costs as much as a hop."""
 
 _CHAT = Job(typed.chat, "derender")
 _COMPLETION = Job(typed.completion, "derender")
@@ -31,6 +42,18 @@ _DETOKENIZE = Job(typed.detokenize, "derender")
 _CHAT_JSON = Job(wire.chat_json, "derender", inline_below=1024)
 _COMPLETION_JSON = Job(wire.completion_json, "derender", inline_below=1024)
 _DETOKENIZE_JSON = Job(wire.detokenize_json, "derender", inline_below=1024)
+_CHAT_CHUNK_JSON = Job(wire.chat_json, "derender", inline_below=_SMALL_CHUNK_BYTES)
+_COMPLETION_CHUNK_JSON = Job(wire.completion_json, "derender", inline_below=_SMALL_CHUNK_BYTES)
+_CHAT_STREAM = Job(typed.chat_stream, "derender")
+_CHAT_STEP = Job(typed.chat_step, "derender")
+_CHAT_SMALL_STEP = Job(typed.chat_step, "derender", inline_below=1)
+_COMPLETION_STREAM = Job(typed.completion_stream, "derender")
+_COMPLETION_STEP = Job(typed.completion_step, "derender")
+_COMPLETION_SMALL_STEP = Job(typed.completion_step, "derender", inline_below=1)
+_CHAT_STREAM_JSON = Job(stream_wire.chat_stream_json, "derender", inline_below=_SMALL_CHUNK_BYTES)
+_CHAT_STEP_JSON = Job(stream_wire.chat_step_json, "derender", inline_below=_SMALL_CHUNK_BYTES)
+_COMPLETION_STREAM_JSON = Job(stream_wire.completion_stream_json, "derender", inline_below=_SMALL_CHUNK_BYTES)
+_COMPLETION_STEP_JSON = Job(stream_wire.completion_step_json, "derender", inline_below=_SMALL_CHUNK_BYTES)
 
 
 @final
@@ -76,16 +99,64 @@ class Derenderer:
         return await self.offloader.run(_DETOKENIZE, (), request)
 
     async def chat_json(self, body: Body) -> bytes:
-        """Return the JSON answer to a chat derender body, given in chunks as they arrived."""
-        return await self.offloader.run(_CHAT_JSON, body)
+        """Return the JSON answer to a chat derender body, given in chunks as they arrived.
+
+        A streamed chunk's body is one, too; see `trio_render.derender.stream_carried`.
+        """
+        return await self.offloader.run(_CHAT_CHUNK_JSON if wire.holds_chunk(body) else _CHAT_JSON, body)
 
     async def completion_json(self, body: Body) -> bytes:
-        """Return the JSON answer to a completion derender body."""
-        return await self.offloader.run(_COMPLETION_JSON, body)
+        """Return the JSON answer to a completion derender body, or to a streamed chunk's."""
+        job = _COMPLETION_CHUNK_JSON if wire.holds_chunk(body) else _COMPLETION_JSON
+        return await self.offloader.run(job, body)
 
     async def detokenize_json(self, body: Body) -> bytes:
         """Return the JSON answer to a detokenize body."""
         return await self.offloader.run(_DETOKENIZE_JSON, body)
+
+    @overload
+    def open_stream(
+        self, request: ChatStreamRequest
+    ) -> AbstractAsyncContextManager[DerenderStream[GenerateChunk, ChatChunk]]: ...
+
+    @overload
+    def open_stream(
+        self, request: CompletionStreamRequest
+    ) -> AbstractAsyncContextManager[DerenderStream[GenerateChunk, CompletionChunk]]: ...
+
+    def open_stream(
+        self, request: ChatStreamRequest | CompletionStreamRequest
+    ) -> AbstractAsyncContextManager[DerenderStream[GenerateChunk, Any]]:
+        """Open a `DerenderStream` for the length of an ``async with`` block, which starts no task.
+
+        Raises, on entering: see `trio_render.derender.stream_plan.open_chat_stream`.
+        """
+        if isinstance(request, ChatStreamRequest):
+            return self._opened(_CHAT_STREAM, request, _CHAT_SMALL_STEP, _CHAT_STEP)
+        return self._opened(_COMPLETION_STREAM, request, _COMPLETION_SMALL_STEP, _COMPLETION_STEP)
+
+    def _opened(
+        self, opening: Job[Any], request: object, small: Job[Any], large: Job[Any]
+    ) -> AbstractAsyncContextManager[DerenderStream[GenerateChunk, Any]]:
+        def call(chunk: GenerateChunk) -> Call:
+            return small if is_small(chunk) else large, (), (chunk,)
+
+        return opened_stream(self.offloader, (opening, (), (request,)), call)
+
+    def open_chat_stream_json(self, body: Body) -> AbstractAsyncContextManager[DerenderStream[Body, bytes]]:
+        """Open a chat stream, JSON in and out: that of a `ChatStreamRequest` first, then of chunks."""
+        return self._opened_json(_CHAT_STREAM_JSON, body, _CHAT_STEP_JSON)
+
+    def open_completion_stream_json(
+        self, body: Body
+    ) -> AbstractAsyncContextManager[DerenderStream[Body, bytes]]:
+        """Open a completion stream likewise."""
+        return self._opened_json(_COMPLETION_STREAM_JSON, body, _COMPLETION_STEP_JSON)
+
+    def _opened_json(
+        self, opening: Job[Any], body: Body, step: Job[Any]
+    ) -> AbstractAsyncContextManager[DerenderStream[Body, bytes]]:
+        return opened_stream(self.offloader, (opening, body, ()), lambda chunk: (step, chunk, ()))
 
     @property
     def limiter(self) -> CapacityLimiter:

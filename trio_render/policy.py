@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from .errors import ModelNotFound
 
@@ -27,6 +27,8 @@ class Policy:
         reasoning_parser, tool_call_parser: families that outputs are parsed for, by name; ``None``: not.
             ``auto``: a workspace looks them up in its model's files.
         enable_auto_tool_choice: accept ``tool_choice="auto"``, the default of requests with tools.
+        stream_state_key: authenticates the states that clients of streams carry, up to 64 bytes; whoever
+            shares it takes each other's. Empty: states are checked, but could be made by others.
     """
 
     served_names: tuple[str, ...] = ()
@@ -37,6 +39,7 @@ class Policy:
     reasoning_parser: str | None = None
     tool_call_parser: str | None = None
     enable_auto_tool_choice: bool = False
+    stream_state_key: bytes = field(default=b"", repr=False)
 
     def answer_name(self, model_name: str) -> str:
         """Return the name that answers carry."""

@@ -50,7 +50,7 @@ def test_the_stop_string_that_an_engine_meets_first_wins(
         texts[-1],
         strings,
         included=included,
-        min_tokens=min_tokens,
+        start=len(texts[min(min_tokens, len(parts))]) if min_tokens else 0,
         n_tokens=len(parts),
         length_after=lambda n: len(texts[n]),
     )

@@ -8,9 +8,9 @@ import pytest
 from opened_models import never, opened
 
 from trio_render import InvalidRequest, MalformedRequest, Model
-from trio_render.derender.logprobs import chat_logprobs, completion_logprobs
+from trio_render.derender.logprobs import Place, chat_logprobs, completion_logprobs
 from trio_render.derender.prompt_logprobs import resolved_prompt_logprobs
-from trio_render.derender.token_text import token_text
+from trio_render.derender.token_text import HELD_BYTES, token_text
 from trio_render.model.fragments import FragmentCache
 from trio_render.protocol.logprobs import Candidate, TokenLogprob
 
@@ -36,7 +36,9 @@ def chat(model: Model, content: list[TokenLogprob], n: int | None = None) -> lis
 def completion(
     model: Model, content: list[TokenLogprob], n: int | None = None, first: int = 0
 ) -> dict[str, Any]:
-    lists: dict[str, Any] = json.loads(bytes(completion_logprobs(model, content, n, never, first)))
+    lists: dict[str, Any] = json.loads(
+        bytes(completion_logprobs(model, content, n, never, Place(model, offset=first)))
+    )
     return lists
 
 
@@ -62,7 +64,7 @@ def test_a_broken_character_is_not_held_for_ever(model: Model) -> None:
     held = b""
     for _ in range(500):
         _, held = token_text(table, first, held)
-        assert len(held) <= 512
+        assert len(held) <= HELD_BYTES
     assert token_text(table, model.tokenizer.encode("a")[0], held) == ("a", b"")
 
 

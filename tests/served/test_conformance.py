@@ -15,6 +15,8 @@ GROUPS = {
     "render_completion",
     "derender_chat",
     "derender_completion",
+    "stream_chat",
+    "stream_completion",
     "tokenize",
     "errors",
     "server",
@@ -23,12 +25,12 @@ GROUPS = {
 CASES = group_by_server(case for case in load_cases() if case.group in GROUPS)
 
 SETTINGS = {
-    ServerSettings("smollm2"): 516,
+    ServerSettings("smollm2"): 572,
     ServerSettings("smollm2", flags=("--max-model-len=64",)): 21,
     ServerSettings("smollm2", flags=("--trust-request-chat-template",)): 29,
-    ServerSettings("mistral-hf"): 115,
-    ServerSettings("qwen3"): 80,
-    ServerSettings("deepseek"): 68,
+    ServerSettings("mistral-hf"): 135,
+    ServerSettings("qwen3"): 91,
+    ServerSettings("deepseek"): 82,
 }
 
 
@@ -68,4 +70,4 @@ def test_recorded_answers(settings: ServerSettings, count: int, open_server: Ope
 def test_every_case_without_a_parser_is_run() -> None:
     plain = {settings for settings in CASES if not settings.reasoning_parser and not settings.tool_parser}
     assert plain == SETTINGS.keys()
-    assert sum(len(CASES[settings]) for settings in SETTINGS) == 829
+    assert sum(len(CASES[settings]) for settings in SETTINGS) == 930

@@ -44,6 +44,7 @@ OPTIONS: dict[str, tuple[str, str, object]] = {
     "max_body": ("--max-body", "3M", 3 * 1024**2),
     "body_timeout_s": ("--body-timeout", "1.5", 1.5),
     "graceful_timeout_s": ("--graceful-timeout", "2.5", 2.5),
+    "stream_state_key": ("--stream-state-key", "a key of 16 chars", "a key of 16 chars"),
     "engine": ("--engine", "none", "none"),
     "log_level": ("--log-level", "debug", "debug"),
 }
@@ -108,6 +109,7 @@ def test_the_environment_reaches_a_server(model_folders: Path, log: Path) -> Non
         (("--body-timeout", "0"), "--body-timeout must be above 0"),
         (("--body-timeout", "nan"), "--body-timeout must be above 0"),
         (("--graceful-timeout", "-1"), "--graceful-timeout must be at least 0"),
+        (("--stream-state-key", "x" * 15), "--stream-state-key must have at least 16 characters"),
         (("--engine", "vllm"), "--engine"),
         (("--log-level", "loud"), "--log-level"),
         (("--bogus",), "--bogus"),

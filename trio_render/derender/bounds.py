@@ -10,9 +10,17 @@ from ..model.vocabulary import check_token_ids
 from ..policy import Policy
 from ..protocol.generate import GenerateChoice, GenerateResponse
 from ..protocol.sampling import SamplingFields
-from ..protocol.stream import DerenderChatChunk, DerenderCompletionChunk
+from ..protocol.stream import ChunkChoice, GenerateChunk
 
-__all__ = ["check_chunk", "check_prompt_ids", "check_prompt_tokens", "check_response", "check_sequences"]
+__all__ = [
+    "candidate_bound",
+    "check_chunk",
+    "check_one_choice",
+    "check_prompt_ids",
+    "check_prompt_tokens",
+    "check_response",
+    "check_sequences",
+]
 
 
 def check_sequences(responses: Sequence[GenerateResponse], policy: Policy) -> None:
@@ -48,29 +56,36 @@ def check_response(
     check_prompt_ids(model, response.prompt_token_ids, f"{where}.prompt_token_ids")
     if response.prompt_logprobs is not None:
         _check_count(model, len(response.prompt_logprobs), "prompt_logprobs", f"{where}.prompt_logprobs")
-    bound = _candidate_bound(policy, request)
+    bound = candidate_bound(policy, request)
     for n, choice in enumerate(response.choices):
         _check_choice(model, choice, f"{where}.choices.{n}", bound)
 
 
-def check_chunk(model: Model, policy: Policy, body: DerenderChatChunk | DerenderCompletionChunk) -> None:
-    """Check one streamed chunk.
+def check_chunk(model: Model, chunk: GenerateChunk, n_prompt: int, candidates: int | None) -> None:
+    """Check one streamed chunk. A choice without tokens is one.
+
+    Args:
+        n_prompt: prompt tokens that were sent for the stream.
+        candidates: see `candidate_bound`.
 
     Raises:
-        ModelNotFound: ``model`` is not served here.
-        InvalidRequest: more than one choice; more tokens than the context, the prompt's included.
+        MalformedRequest: ids outside the vocabulary, a ``stop_reason`` that is neither id nor text.
+        InvalidRequest: more tokens than the context, the prompt's included; too many candidates.
     """
-    policy.check_model(body.model)
-    check_prompt_ids(model, body.prompt_token_ids, "body.prompt_token_ids")
-    check_prompt_tokens(body.prompt_tokens, "body.prompt_tokens")
-    choices = body.generate_chunk.choices
-    if len(choices) > 1:
-        raise InvalidRequest(f"A chunk carries one choice, not {len(choices)}.", "generate_chunk.choices")
-    for n, choice in enumerate(choices):
-        where = f"body.generate_chunk.choices.{n}.token_ids"
-        check_token_ids(model, choice.token_ids or (), where)
-        n_tokens = len(choice.token_ids or ()) + len(body.prompt_token_ids or ())
-        _check_count(model, n_tokens, "prompt and output tokens", where)
+    for n, choice in enumerate(chunk.choices):
+        where = f"body.generate_chunk.choices.{n}"
+        ids = choice.token_ids or ()
+        check_token_ids(model, ids, f"{where}.token_ids")
+        _check_count(model, len(ids) + n_prompt, "prompt and output tokens", f"{where}.token_ids")
+        _check_reason_and_logprobs(model, choice, where, candidates)
+
+
+def check_one_choice(chunk: GenerateChunk) -> None:
+    """Raise `InvalidRequest` for a chunk with several choices: their client carries one choice's state."""
+    if len(chunk.choices) > 1:
+        raise InvalidRequest(
+            f"A chunk carries one choice, not {len(chunk.choices)}.", "generate_chunk.choices"
+        )
 
 
 def _check_choice(model: Model, choice: GenerateChoice, where: str, candidates: int | None) -> None:
@@ -79,6 +94,12 @@ def _check_choice(model: Model, choice: GenerateChoice, where: str, candidates: 
         raise InvalidRequest("token_ids must not be empty.", f"{where}.token_ids")
     check_token_ids(model, ids, f"{where}.token_ids")
     _check_count(model, len(ids), "token_ids", f"{where}.token_ids")
+    _check_reason_and_logprobs(model, choice, where, candidates)
+
+
+def _check_reason_and_logprobs(
+    model: Model, choice: GenerateChoice | ChunkChoice, where: str, candidates: int | None
+) -> None:
     if choice.stop_reason is not None and type(choice.stop_reason) not in (int, str):
         raise MalformedRequest("stop_reason must be a token id or a text.", f"{where}.stop_reason")
     content = choice.logprobs.content if choice.logprobs is not None else None
@@ -92,7 +113,7 @@ def _check_choice(model: Model, choice: GenerateChoice, where: str, candidates: 
         )
 
 
-def _candidate_bound(policy: Policy, request: SamplingFields | None) -> int | None:
+def candidate_bound(policy: Policy, request: SamplingFields | None) -> int | None:
     """Return the most candidates of one place: those asked for, and the sampled token beside them."""
     if policy.max_logprobs == -1:
         return None

@@ -23,7 +23,7 @@ from .prompt_logprobs import resolved_prompt_logprobs
 from .stop import StopRules
 from .usage import usage
 
-__all__ = ["derender_chat"]
+__all__ = ["chat_candidates", "derender_chat"]
 
 
 def derender_chat(
@@ -58,7 +58,7 @@ def derender_chat(
     if prompt_ids:
         table = model.tokenizer.table
         seed = seed_from_prompt(table, prompt_ids, skip_special_tokens=rules.skip_special_tokens)
-    n_candidates = _candidates(request, policy)
+    n_candidates = chat_candidates(request, policy)
     returns_ids = request is not None and bool(request.return_token_ids)
 
     def choice(given: GenerateChoice) -> ChatChoice:
@@ -96,8 +96,12 @@ def derender_chat(
     )
 
 
-def _candidates(request: ChatRequest | None, policy: Policy) -> int | None:
-    """Return how many candidates a place keeps; ``None`` is all of them."""
+def chat_candidates(request: ChatRequest | None, policy: Policy) -> int | None:
+    """Return how many candidates a place keeps; ``None`` is all of them.
+
+    Raises:
+        InvalidRequest: ``top_logprobs`` is none that can be asked for.
+    """
     if request is None or not request.logprobs or request.logprob_token_ids:
         return None
     asked = logprob_count(request.top_logprobs, "top_logprobs", policy)

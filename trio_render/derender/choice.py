@@ -31,14 +31,16 @@ def choice_text(model: Model, choice: GenerateChoice, rules: StopRules, seed: Se
         return ChoiceText(text, reason)
     # What the engine reports is what it stopped at, whatever else the request lists.
     strings = (choice.stop_reason,) if isinstance(choice.stop_reason, str) else rules.strings
+
+    def length_after(n: int) -> int:
+        return len(detokenize(table, ids[:n], skip_special_tokens=rules.skip_special_tokens, seed=seed))
+
     found = find_stop_string(
         text,
         [string for string in strings if string],
         included=rules.included,
-        min_tokens=rules.min_tokens,
+        start=length_after(rules.min_tokens) if rules.min_tokens > 0 else 0,
         n_tokens=len(ids),
-        length_after=lambda n: len(
-            detokenize(table, ids[:n], skip_special_tokens=rules.skip_special_tokens, seed=seed)
-        ),
+        length_after=length_after,
     )
     return ChoiceText(text, reason) if found is None else ChoiceText(text[: found.end], found.string)

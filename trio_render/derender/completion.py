@@ -22,7 +22,7 @@ from .prompt_logprobs import resolved_prompt_logprobs
 from .stop import StopRules
 from .usage import usage
 
-__all__ = ["derender_completion"]
+__all__ = ["completion_candidates", "derender_completion"]
 
 
 def derender_completion(
@@ -101,7 +101,7 @@ def _choices(
         table = model.tokenizer.table
         seed = seed_from_prompt(table, prompt_ids, skip_special_tokens=rules.skip_special_tokens)
     returns_ids = request is not None and bool(request.return_token_ids)
-    n_candidates = _candidates(request, policy)
+    n_candidates = completion_candidates(request, policy)
     prompt_logprobs = resolved_prompt_logprobs(model, response.prompt_logprobs, checkpoint)
     choices = []
     for n, given in enumerate(response.choices):
@@ -127,8 +127,12 @@ def _choices(
     return choices
 
 
-def _candidates(request: CompletionRequest | None, policy: Policy) -> int | None:
-    """Return how many candidates a place keeps beside the sampled token; ``None`` is all of them."""
+def completion_candidates(request: CompletionRequest | None, policy: Policy) -> int | None:
+    """Return how many candidates a place keeps beside the sampled token; ``None`` is all of them.
+
+    Raises:
+        InvalidRequest: ``logprobs`` is none that can be asked for.
+    """
     if request is None or request.logprob_token_ids:
         return None
     asked = logprob_count(request.logprobs, "logprobs", policy)

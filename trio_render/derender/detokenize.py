@@ -71,10 +71,7 @@ def detokenize(
 def join_pieces(table: TokenTable, pieces: list[bytes], seed: Seed, *, flush: bool) -> str:
     """Return the text of byte pieces that follow ``seed``. ``pieces`` may be changed."""
     if seed.at_start and table.rules.strips_first_space:
-        for n, piece in enumerate(pieces):
-            if piece:
-                pieces[n] = piece.removeprefix(b" ")
-                break
+        strip_first_space(pieces)
     data = b"".join(pieces)
     if seed.pending and continues(seed.pending, data):
         data = seed.pending + data
@@ -83,8 +80,17 @@ def join_pieces(table: TokenTable, pieces: list[bytes], seed: Seed, *, flush: bo
     except UnicodeDecodeError:
         bytewise = table.rules.byte_fallback
         if flush:
-            return _decode(data, bytewise)
-        return _decode(data[: _clean_length(data, pieces)], bytewise)
+            return decode_broken(data, bytewise)
+        return decode_broken(data[: clean_length(data, pieces)[0]], bytewise)
+
+
+def strip_first_space(pieces: list[bytes]) -> bool:
+    """Take one space off the first piece that is not empty, in place. Say whether there was such a piece."""
+    for n, piece in enumerate(pieces):
+        if piece:
+            pieces[n] = piece.removeprefix(b" ")
+            return True
+    return False
 
 
 def incomplete_tail(data: bytes) -> bytes:
@@ -118,26 +124,30 @@ def continues(pending: bytes, data: bytes) -> bool:
     return True
 
 
-def _clean_length(data: bytes, pieces: list[bytes]) -> int:
-    """Return the length of ``data`` before the token that opens an incomplete character at its end."""
+def clean_length(data: bytes, pieces: list[bytes]) -> tuple[int, int]:
+    """Return how much of ``data`` is to be shown, and where the piece of what is held back begins.
+
+    ``data`` ends with ``pieces``. What is held back is an incomplete character at the end, from the piece
+    that opens it on; and before that, a character that this piece goes on with.
+    """
     tail = len(incomplete_tail(data))
     if not tail:
-        return len(data)
+        return len(data), len(data)
     held = 0
     for piece in reversed(pieces):
         held += len(piece)
         if held >= tail:
             break
-    clean = max(len(data) - held, 0)
+    opening = max(len(data) - held, 0)
     # The held token may also finish, or break, a character that was open before it. Finished: that
     # character is held too. Broken: its bytes are known to be lost, and must not be held for ever.
-    before = incomplete_tail(data[:clean])
-    if before and not continues(before, data[clean:]):
-        return clean
-    return clean - len(before)
+    before = incomplete_tail(data[:opening])
+    if before and not continues(before, data[opening:]):
+        return opening, opening
+    return opening - len(before), opening
 
 
-def _decode(data: bytes, bytewise: bool) -> str:
+def decode_broken(data: bytes, bytewise: bool) -> str:
     """Decode with U+FFFD for broken bytes: one for each byte, or one for each broken sequence."""
     if bytewise:
         return data.decode("utf-8", "surrogateescape").translate(_ESCAPES)

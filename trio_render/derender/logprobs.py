@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from operator import add
 from typing import Any
 
@@ -19,7 +20,7 @@ from ..model.loading import Model
 from ..protocol.logprobs import Candidate, TokenLogprob
 from .token_text import token_text
 
-__all__ = ["chat_logprobs", "completion_logprobs"]
+__all__ = ["Place", "chat_logprobs", "completion_logprobs"]
 
 _encode = msgspec.json.encode
 _PLACEHOLDER = "token_id:"
@@ -28,21 +29,27 @@ _BATCH = 32
 """Places between two checkpoints: with 20 candidates each, well under a millisecond."""
 
 
-class _Place:
-    """Resolves the entries of one output, in order."""
+class Place:
+    """A place in an output, at which entries are resolved in order.
 
-    __slots__ = ("_held", "_model")
+    Attributes:
+        held: see `token_text`.
+        offset: characters of token texts before it. Completions count them, chats don't.
+    """
 
-    def __init__(self, model: Model) -> None:
+    __slots__ = ("_model", "held", "offset")
+
+    def __init__(self, model: Model, held: bytes = b"", offset: int = 0) -> None:
         self._model = model
-        self._held = b""
+        self.held = held
+        self.offset = offset
 
     def text(self, entry: Candidate | TokenLogprob) -> str:
         """Return an entry's text in this place."""
         token_id = _token_id(entry, self._model)
         if token_id is None:
             return entry.token or ""
-        return token_text(self._model.tokenizer.table, token_id, self._held)[0]
+        return token_text(self._model.tokenizer.table, token_id, self.held)[0]
 
     def fragment(self, cache: FragmentCache, entry: Candidate | TokenLogprob) -> bytes:
         """Return an entry's chat JSON up to its value."""
@@ -55,7 +62,18 @@ class _Place:
         """Move behind the sampled token ``entry``."""
         token_id = _token_id(entry, self._model)
         table = self._model.tokenizer.table
-        self._held = b"" if token_id is None else token_text(table, token_id, self._held)[1]
+        self.held = b"" if token_id is None else token_text(table, token_id, self.held)[1]
+
+    def skip(self, token_ids: Sequence[int]) -> None:
+        """Move behind sampled tokens that have no entries. Counts their characters."""
+        table = self._model.tokenizer.table
+        if not self.held:
+            with suppress(UnicodeDecodeError):
+                self.offset += len(b"".join([table.byte_values[i] for i in token_ids]).decode())
+                return
+        for token_id in token_ids:
+            text, self.held = token_text(table, token_id, self.held)
+            self.offset += len(text)
 
 
 def _token_id(entry: Candidate | TokenLogprob, model: Model) -> int | None:
@@ -85,16 +103,18 @@ def chat_logprobs(
     content: Sequence[TokenLogprob],
     n_candidates: int | None,
     checkpoint: Callable[[], None],
+    place: Place | None = None,
 ) -> msgspec.Raw:
     """Return ``{"content": [...]}``, one entry per place.
 
     Args:
         n_candidates: candidates kept of each place, in the order given; ``None`` keeps all.
+        place: of the first entry, and afterwards behind the last; by default the output's start.
 
     Raises:
         InvalidRequest: an id outside the vocabulary, a logprob that is not finite.
     """
-    place = _Place(model)
+    place = place or Place(model)
     entries: list[bytes] = []
     for start in range(0, len(content), _BATCH):
         checkpoint()
@@ -127,7 +147,7 @@ def _numbers(values: list[float | None]) -> list[bytes]:
 
 
 def _fragments(
-    place: _Place, cache: FragmentCache, entry: TokenLogprob, kept: Sequence[Candidate]
+    place: Place, cache: FragmentCache, entry: TokenLogprob, kept: Sequence[Candidate]
 ) -> list[bytes]:
     known = cache.chat.get
     fragments = [known(entry.token_id), *[known(candidate.token_id) for candidate in kept]]
@@ -141,20 +161,20 @@ def completion_logprobs(
     content: Sequence[TokenLogprob],
     n_candidates: int | None,
     checkpoint: Callable[[], None],
-    first_offset: int = 0,
+    place: Place | None = None,
 ) -> msgspec.Raw:
     """Return the four lists of a completion's logprobs, one entry per place.
 
-    ``text_offset`` counts characters of the token texts, from ``first_offset``. Of candidates that show
-    the same text the most likely stays. The sampled token is kept beside ``n_candidates`` others.
+    ``text_offset`` counts characters of the token texts, from ``place`` on (see `chat_logprobs`). Of
+    candidates that show the same text the most likely stays. The sampled token is kept beside
+    ``n_candidates`` others.
 
     Raises:
         InvalidRequest: an id outside the vocabulary, a logprob that is not finite.
     """
-    place = _Place(model)
+    place = place or Place(model)
     rows = None if n_candidates is None else n_candidates + 1
     lists: dict[str, list[Any]] = {"tokens": [], "token_logprobs": [], "top_logprobs": [], "text_offset": []}
-    offset = first_offset
     for entry in content:
         checkpoint()
         text = place.text(entry)
@@ -162,8 +182,8 @@ def completion_logprobs(
         lists["tokens"].append(text)
         lists["token_logprobs"].append(entry.logprob)
         lists["top_logprobs"].append(_best_by_text(place, entry.top_logprobs[:rows]))
-        lists["text_offset"].append(offset)
-        offset += len(text)
+        lists["text_offset"].append(place.offset)
+        place.offset += len(text)
         place.advance(entry)
     return msgspec.Raw(_encode(lists))
 
@@ -172,7 +192,7 @@ def _value(logprob: float | None) -> float:
     return -math.inf if logprob is None else logprob
 
 
-def _best_by_text(place: _Place, candidates: Sequence[Candidate]) -> dict[str, float | None] | None:
+def _best_by_text(place: Place, candidates: Sequence[Candidate]) -> dict[str, float | None] | None:
     best: dict[str, float | None] = {}
     for candidate in candidates:
         _check_finite(candidate.logprob)

@@ -14,6 +14,7 @@ from ..errors import MalformedRequest
 from ..model.loading import Model
 from ..protocol.generate import GenerateChoice
 from ..protocol.sampling import SamplingFields
+from ..protocol.stream import ChunkChoice
 
 __all__ = ["StopRules", "StringStop", "find_stop_string", "stop_token"]
 
@@ -50,7 +51,9 @@ def _strings(value: object) -> tuple[str, ...]:
     return tuple(stop for stop in given if stop)
 
 
-def stop_token(rules: StopRules, choice: GenerateChoice, token_ids: Sequence[int]) -> tuple[bool, int | None]:
+def stop_token(
+    rules: StopRules, choice: GenerateChoice | ChunkChoice, token_ids: Sequence[int]
+) -> tuple[bool, int | None]:
     """Say whether the last token is one that stopped the output, and which id to report as the reason.
 
     EOS is never reported, as the engine doesn't. A reason that the engine has given counts like a rule.
@@ -77,19 +80,19 @@ def find_stop_string(
     strings: Sequence[str],
     *,
     included: bool,
-    min_tokens: int,
+    start: int,
     n_tokens: int,
     length_after: Callable[[int], int],
 ) -> StringStop | None:
     """Return the stop string that ends ``text``.
 
-    A match must end in text that a token after the first ``min_tokens`` brought. Of all matches the one
-    completed by the earliest token wins, and among those completed by one token the first in ``strings``.
+    Of all matches the one completed by the earliest token wins, and among those completed by one token the
+    first in ``strings``.
 
     Args:
+        start: a match must end behind this place; what the first ``min_tokens`` tokens bring doesn't stop.
         length_after: length of the text that the first k tokens give.
     """
-    start = length_after(min(min_tokens, n_tokens)) if min_tokens > 0 else 0
     ends = []
     for string in strings:
         place = text.find(string, max(start - len(string) + 1, 0))

@@ -9,10 +9,10 @@ from __future__ import annotations
 from ..model.token_table import TokenTable, whole_text
 from .detokenize import incomplete_tail
 
-__all__ = ["token_text"]
+__all__ = ["HELD_BYTES", "token_text"]
 
-_HELD_BYTES = 512
-"""More than any token is long; bounds what broken output can make us hold."""
+HELD_BYTES = 64
+"""More than any token that opens a character is long; bounds what broken output can make us hold."""
 
 
 def token_text(table: TokenTable, token_id: int, held: bytes) -> tuple[str, bytes]:
@@ -31,6 +31,6 @@ def token_text(table: TokenTable, token_id: int, held: bytes) -> tuple[str, byte
         return data.decode(), b""
     except UnicodeDecodeError:
         if incomplete_tail(data):
-            return "", data[-_HELD_BYTES:]
+            return "", data[-HELD_BYTES:]
         shown = data.decode("utf-8", "replace")
         return ("" if shown.endswith("\ufffd") else shown), b""

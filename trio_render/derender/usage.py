@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from ..errors import MalformedRequest
+from ..protocol.decoding import INT64_MAX
 from ..protocol.generate import GenerateResponse
 
-__all__ = ["usage"]
+__all__ = ["streamed_usage", "usage"]
 
 
 def usage(prompt_tokens: int, responses: Iterable[GenerateResponse]) -> dict[str, Any]:
@@ -18,3 +20,30 @@ def usage(prompt_tokens: int, responses: Iterable[GenerateResponse]) -> dict[str
         "completion_tokens": completion,
         "total_tokens": prompt_tokens + completion,
     }
+
+
+def streamed_usage(given: dict[str, Any] | None, prompt_tokens: int | None) -> dict[str, Any] | None:
+    """Return an engine's ``usage`` with its details. ``prompt_tokens`` replaces its own count of the prompt.
+
+    Raises:
+        MalformedRequest: a count that is no number of tokens.
+    """
+    if given is None:
+        return None
+    prompt = _count(given, "prompt_tokens") if prompt_tokens is None else prompt_tokens
+    completion = _count(given, "completion_tokens")
+    counts = {
+        "prompt_tokens": prompt,
+        "completion_tokens": completion,
+        "total_tokens": prompt + completion,
+    }
+    return {**given, **counts}
+
+
+def _count(given: dict[str, Any], name: str) -> int:
+    count = given.get(name)
+    if count is None:
+        return 0
+    if type(count) is not int or not 0 <= count <= INT64_MAX:
+        raise MalformedRequest(f"{name} must be a number of tokens.", f"body.generate_chunk.usage.{name}")
+    return count

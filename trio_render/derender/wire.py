@@ -6,24 +6,34 @@ Jobs take ``(workspace, checkpoint, body)``, as those of `trio_render.render.wir
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TypeVar
 
 import msgspec
 
-from ..errors import InvalidRequest, MalformedRequest
+from ..errors import MalformedRequest
 from ..protocol.decoding import decode_body, encode
 from ..protocol.derender import DerenderChatRequest, DerenderCompletionRequest
 from ..protocol.stream import DerenderChatChunk, DerenderCompletionChunk
 from ..protocol.tokenize import DetokenizeRequest
 from ..workspace import Checkpoint, Workspace
-from .bounds import check_chunk
 from .chat import derender_chat
 from .completion import derender_completion
 from .detokenize_ids import detokenize_ids
+from .stream_carried import carried_chat_chunk, carried_completion_chunk
 
-__all__ = ["chat_json", "completion_json", "detokenize_json"]
+__all__ = ["chat_json", "completion_json", "detokenize_json", "holds_chunk"]
 
 R = TypeVar("R", DerenderChatRequest, DerenderCompletionRequest)
+C = TypeVar("C", DerenderChatChunk, DerenderCompletionChunk)
+
+_CHUNK_KEY = b'"generate_chunk"'
+_LOOK_BYTES = 4096
+
+
+def holds_chunk(body: Sequence[bytes]) -> bool:
+    """Say whether a body seems to be a streamed chunk's. Looks at so little of it that this costs nothing."""
+    return any(_CHUNK_KEY in part[:_LOOK_BYTES] for part in body[:2])
 
 
 class _Kind(msgspec.Struct):
@@ -31,18 +41,28 @@ class _Kind(msgspec.Struct):
 
 
 def chat_json(workspace: Workspace, checkpoint: Checkpoint, body: Sequence[bytes]) -> bytes:
-    """Return the JSON answer to a chat derender body. Raises what `derender_chat` raises."""
-    request = _decode(workspace, b"".join(body), DerenderChatRequest, DerenderChatChunk)
+    """Return the JSON answer to a chat derender body, whole or one streamed chunk.
+
+    Raises what `derender_chat` and `carried_chat_chunk` raise.
+    """
+    request = _decode(b"".join(body), DerenderChatRequest, DerenderChatChunk)
     checkpoint()
+    if isinstance(request, DerenderChatChunk):
+        return encode(carried_chat_chunk(workspace, request, checkpoint))
     answer = derender_chat(workspace.model, workspace.policy, workspace.fragments, request, checkpoint)
     checkpoint()
     return encode(answer)
 
 
 def completion_json(workspace: Workspace, checkpoint: Checkpoint, body: Sequence[bytes]) -> bytes:
-    """Return the JSON answer to a completion derender body. Raises what `derender_completion` raises."""
-    request = _decode(workspace, b"".join(body), DerenderCompletionRequest, DerenderCompletionChunk)
+    """Return the JSON answer to a completion derender body, whole or one streamed chunk.
+
+    Raises what `derender_completion` and `carried_completion_chunk` raise.
+    """
+    request = _decode(b"".join(body), DerenderCompletionRequest, DerenderCompletionChunk)
     checkpoint()
+    if isinstance(request, DerenderCompletionChunk):
+        return encode(carried_completion_chunk(workspace, request, checkpoint))
     answer = derender_completion(workspace.model, workspace.policy, request, checkpoint)
     checkpoint()
     return encode(answer)
@@ -55,13 +75,14 @@ def detokenize_json(workspace: Workspace, checkpoint: Checkpoint, body: Sequence
     return encode(detokenize_ids(workspace.model, workspace.policy, request))
 
 
-def _decode(
-    workspace: Workspace,
-    body: bytes,
-    whole: type[R],
-    chunk: type[DerenderChatChunk] | type[DerenderCompletionChunk],
-) -> R:
-    """Return a whole answer's body. A streamed one is told apart only when it is none."""
+def _decode(body: bytes, whole: type[R], chunk: type[C]) -> R | C:
+    """Return a whole answer's body or a streamed chunk's, which ``stream`` tells apart."""
+    if _CHUNK_KEY in body:
+        # Nearly always a chunk, so that is tried first: chunks are many, and small.
+        with suppress(MalformedRequest):
+            given = decode_body(body, chunk)
+            if given.stream:
+                return given
     try:
         request = decode_body(body, whole)
     except MalformedRequest:
@@ -70,5 +91,4 @@ def _decode(
     else:
         if not request.stream:
             return request
-    check_chunk(workspace.model, workspace.policy, decode_body(body, chunk))
-    raise InvalidRequest("Streamed derendering is not available on this server yet.", "stream")
+    return decode_body(body, chunk)

@@ -90,9 +90,12 @@ class TokenTable:
 
     Safe to use from many threads. Ids inside the model's vocabulary that the tokenizer doesn't know
     (padding of the embedding matrix) stand for no bytes.
+
+    Attributes:
+        longest: bytes of the longest token.
     """
 
-    __slots__ = ("byte_values", "rules", "special_ids")
+    __slots__ = ("byte_values", "longest", "rules", "special_ids")
 
     def __init__(
         self, pieces: Sequence[str | None], rules: DecoderRules, special_ids: frozenset[int], vocab_size: int
@@ -101,6 +104,7 @@ class TokenTable:
         self.special_ids = special_ids
         self.byte_values = [b"" if piece is None else rules.piece_bytes(piece) for piece in pieces]
         self.byte_values += [b""] * (vocab_size - len(pieces))
+        self.longest = max(map(len, self.byte_values), default=0)
 
     def __len__(self) -> int:
         return len(self.byte_values)
