@@ -6,17 +6,23 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..errors import InvalidRequest
+import msgspec
+
+from ..errors import InvalidRequest, MalformedRequest
 from ..model.loading import Model
 from ..parsing.ids import call_id
+from ..parsing.machine import Machine
 from ..parsing.plan import ParsePlan
 from ..parsing.selection import parse_plan, start_state
+from ..parsing.sink import Delta
 from ..parsing.state import ParserState
 from ..parsing.whole import Call, parse_whole
 from ..policy import Policy
 from ..protocol.chat import ChatMessage, ChatRequest
+from ..protocol.stream import CallPiece, ChatDelta, FunctionPiece
+from .stop import StopRules
 
-__all__ = ["AnswerPlan"]
+__all__ = ["AnswerPlan", "check_parser"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +68,10 @@ class AnswerPlan:
             named=parse.tools_wanted and isinstance(choice, dict),
         )
 
+    def rules(self, rules: StopRules) -> StopRules:
+        """Return stop rules under which markers stay in the text: they may be special tokens."""
+        return rules._replace(skip_special_tokens=False)
+
     def start(self, model: Model, prompt_ids: Sequence[int] | None) -> ParserState:
         """Return where an output after ``prompt_ids`` starts."""
         return start_state(self.parse, model.tokenizer.table, prompt_ids, self.request)
@@ -76,6 +86,36 @@ class AnswerPlan:
             reasoning=None if self.hides_reasoning else said.reasoning or None,
             tool_calls=calls or None,
         )
+
+    def delta(
+        self, before: ParserState, text: str, *, started: bool, final: bool
+    ) -> tuple[ChatDelta, ParserState]:
+        """Return what a piece of a stream adds to its message, and the state behind it.
+
+        Args:
+            started: the message's role has been sent.
+            final: nothing will follow.
+        """
+        after = msgspec.structs.replace(before)
+        added = Delta()
+        Machine(self.parse, after, added).feed(text, final=final)
+        calls = [
+            CallPiece(
+                index=index,
+                id=None if call.name is None else self.new_id(call.written_id),
+                type=None if call.name is None else "function",
+                function=FunctionPiece(name=call.name, arguments=call.arguments or None),
+            )
+            for index, call in added.calls.items()
+            if index == 0 or not self.serial
+        ]
+        delta = ChatDelta(
+            role=None if started else "assistant",
+            content=added.text or None,
+            reasoning=None if self.hides_reasoning else added.thought or None,
+            tool_calls=calls or None,
+        )
+        return delta, after
 
     def shown_call(self, call: Call) -> dict[str, Any]:
         """Return a call as it is shown in a message."""
@@ -92,3 +132,14 @@ class AnswerPlan:
     def finish_reason(self, given: str | None, n_calls: int) -> str | None:
         """Return the finish reason to show: an answer that ended by itself and made calls ended in them."""
         return "tool_calls" if given == "stop" and n_calls and not self.named else given
+
+
+def check_parser(answer: AnswerPlan | None, state: ParserState | None) -> None:
+    """Check a state against what it is to be read with.
+
+    Raises:
+        MalformedRequest: (``body.stream_state``) no stream that is parsed like this can have left it.
+    """
+    if (answer is None) == (state is None):
+        return
+    raise MalformedRequest("The stream_state is not that of a stream parsed like this.", "body.stream_state")

@@ -51,8 +51,7 @@ def derender_chat(
     rules = StopRules.of(request, model)
     plan = AnswerPlan.of(policy, request)
     if plan is not None:
-        # Markers may be special tokens.
-        rules = rules._replace(skip_special_tokens=False)
+        rules = plan.rules(rules)
     prompt_ids = response.prompt_token_ids if body.prompt_token_ids is None else body.prompt_token_ids
     seed = START
     if prompt_ids:

@@ -7,13 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import msgspec
+
+from ..errors import InvalidRequest
 from ..model.fragments import FragmentCache
 from ..model.loading import Model
+from ..parsing.state import ParserState
 from ..policy import Policy
 from ..protocol.stream import ChatChunk, ChatChunkChoice, ChatDelta, ChunkChoice, GenerateChunk
 from .bounds import check_chunk
 from .logprobs import Place, chat_logprobs
-from .stream_choice import Shown, next_shown
+from .stream_choice import next_shown
 from .stream_plan import States, StreamPlan, begun, state_of
 from .stream_state import StreamState
 from .usage import streamed_usage
@@ -82,18 +86,32 @@ def _choice(
     if not content:
         place.skip(given.token_ids or ())
     shown, after = next_shown(model, plan.rules, state, given, place, checkpoint)
+    answer = plan.answer
+    finish_reason = shown.finish_reason
+    if answer is None:
+        delta = ChatDelta(role=None if state.started else "assistant", content=shown.text or None)
+    else:
+        final = finish_reason is not None
+        parser = _parser(state)
+        delta, parser = answer.delta(parser, shown.text, started=state.started, final=final)
+        finish_reason = answer.finish_reason(finish_reason, parser.n_calls)
+        after = msgspec.structs.replace(after, parser=parser)
+    hides = answer is not None and answer.hides_reasoning
     choice = ChatChunkChoice(
         index=given.index,
-        delta=_delta(state, shown),
-        finish_reason=shown.finish_reason,
-        logprobs=logprobs,
+        delta=delta,
+        finish_reason=finish_reason,
+        logprobs=None if hides else logprobs,
         stop_reason=shown.stop_reason,
-        token_ids=given.token_ids if plan.returns_ids else None,
+        token_ids=given.token_ids if plan.returns_ids and not hides else None,
         routed_experts=given.routed_experts,
     )
     return choice, after
 
 
-def _delta(state: StreamState, shown: Shown) -> ChatDelta:
-    """Return what visible text adds to the message: all of it is content."""
-    return ChatDelta(role=None if state.started else "assistant", content=shown.text or None)
+def _parser(state: StreamState) -> ParserState:
+    if state.parser is None:
+        raise InvalidRequest(
+            "This server parses answers, for which it needs the prompt's ids.", "prompt_token_ids"
+        )
+    return state.parser

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
 from ..errors import InvalidRequest, MalformedRequest
 from ..model.loading import Model
 from ..policy import Policy
+from ..protocol.sampling import SamplingFields
 from ..protocol.stream import ChatStreamRequest, CompletionStreamRequest, GenerateChunk
 from ..render.completion import check_completion_fields
+from .answer import AnswerPlan, check_parser
 from .bounds import candidate_bound, check_prompt_ids, check_prompt_tokens
 from .chat import chat_candidates
 from .completion import completion_candidates
@@ -36,6 +37,7 @@ class StreamPlan(msgspec.Struct, frozen=True):
         n_candidates: candidates shown of a place; ``None`` is all of them.
         candidate_bound: more candidates of a place are refused; ``None`` is no bound.
         prompt_tokens: instead of the engine's count in ``usage``.
+        answer: how a chat's text is parsed; ``None``: all of it is content.
     """
 
     start: StreamState
@@ -45,6 +47,7 @@ class StreamPlan(msgspec.Struct, frozen=True):
     candidate_bound: int | None
     returns_ids: bool
     prompt_tokens: int | None
+    answer: AnswerPlan | None
 
 
 def open_chat_stream(
@@ -58,44 +61,68 @@ def open_chat_stream(
     Raises:
         ModelNotFound: ``model`` is not served here.
         InvalidRequest: a prompt longer than the context, ids outside the vocabulary, stop strings that are
-            none or too long, too many logprobs.
+            none or too long, too many logprobs; no request where the server parses answers.
+        MalformedRequest: (``body.stream_state``) ``start`` is none of a stream that is parsed like this.
     """
-    return _plan(model, policy, request, request.chat_request, chat_candidates, start)
+    given = request.chat_request
+    answer = AnswerPlan.of(policy, given)
+    return _plan(model, policy, request, given, chat_candidates(given, policy), start, answer)
 
 
 def open_completion_stream(
     model: Model, policy: Policy, request: CompletionStreamRequest, start: StreamState | None = None
 ) -> StreamPlan:
     """Return the plan of a completion stream. Arguments and errors as for `open_chat_stream`."""
-    if request.completion_request is not None:
-        check_completion_fields(request.completion_request)
-    return _plan(model, policy, request, request.completion_request, completion_candidates, start)
+    given = request.completion_request
+    if given is not None:
+        check_completion_fields(given)
+    return _plan(model, policy, request, given, completion_candidates(given, policy), start, None)
 
 
 def _plan(
     model: Model,
     policy: Policy,
     stream: ChatStreamRequest | CompletionStreamRequest,
-    request: Any,
-    candidates: Callable[[Any, Policy], int | None],
+    request: SamplingFields | None,
+    n_candidates: int | None,
     start: StreamState | None,
+    answer: AnswerPlan | None,
 ) -> StreamPlan:
     policy.check_model(stream.model)
     check_prompt_ids(model, stream.prompt_token_ids, "body.prompt_token_ids")
     check_prompt_tokens(stream.prompt_tokens, "body.prompt_tokens")
     rules = StopRules.of(request, model)
     check_stop_lengths(rules)
-    skip = rules.skip_special_tokens
-    start = start_behind(model, start or new_state(model), stream.prompt_token_ids, skip_special_tokens=skip)
-    return StreamPlan(
+    if answer is not None:
+        rules = answer.rules(rules)
+    start = start or new_state(model)
+    if start.started and not start.ended:
+        check_parser(answer, start.parser)
+    plan = StreamPlan(
         start=start,
         rules=rules,
         n_prompt=len(stream.prompt_token_ids or ()),
-        n_candidates=candidates(request, policy),
+        n_candidates=n_candidates,
         candidate_bound=candidate_bound(policy, request),
         returns_ids=request is not None and bool(request.return_token_ids),
         prompt_tokens=stream.prompt_tokens,
+        answer=answer,
     )
+    start = _behind(model, plan, start, stream.prompt_token_ids)
+    return msgspec.structs.replace(plan, start=start)
+
+
+def _behind(
+    model: Model, plan: StreamPlan, state: StreamState, prompt_ids: Sequence[int] | None
+) -> StreamState:
+    """Return a state that has not started yet behind ``prompt_ids``, or their tail; others as they are."""
+    if state.started or prompt_ids is None:
+        return state
+    skip = plan.rules.skip_special_tokens
+    state = start_behind(model, state, prompt_ids, skip_special_tokens=skip)
+    if plan.answer is None:
+        return state
+    return msgspec.structs.replace(state, parser=plan.answer.start(model, prompt_ids))
 
 
 def begun(model: Model, plan: StreamPlan, states: States, chunk: GenerateChunk) -> dict[int, StreamState]:
@@ -109,9 +136,7 @@ def begun(model: Model, plan: StreamPlan, states: States, chunk: GenerateChunk) 
     if start is None or plan.n_prompt or not prompt_ids:
         return {}
     check_prompt_ids(model, prompt_ids, "body.generate_chunk.prompt_token_ids")
-    return {
-        _START: start_behind(model, start, prompt_ids, skip_special_tokens=plan.rules.skip_special_tokens)
-    }
+    return {_START: _behind(model, plan, start, prompt_ids)}
 
 
 def state_of(policy: Policy, states: States, changed: States, index: int) -> StreamState:

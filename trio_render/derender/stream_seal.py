@@ -25,8 +25,8 @@ StreamKind = Literal["chat", "completion"]
 _FORMAT = b"stream_state 1"
 """To be changed with `StreamState`: what another version has sealed is then refused."""
 _CHECK_BYTES = 16
-_MAX_CHARS = 65_536
-"""More than any state takes: 4,096 characters of held text in base64, and little else."""
+_MAX_CHARS = 262_144
+"""More than any state takes: some texts of 4,096 characters in base64, and little else."""
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(StreamState)

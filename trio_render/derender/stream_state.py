@@ -9,6 +9,7 @@ from typing import Annotated
 import msgspec
 
 from ..model.loading import Model
+from ..parsing.state import ParserState
 from .detokenize import incomplete_tail, seed_from_prompt
 from .stream_text import TextState, text_start
 from .token_text import HELD_BYTES
@@ -35,6 +36,7 @@ class StreamState(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_f
         held_text: end of the text that may become a stop string. Not shown yet, unless stop strings are
             included in the output.
         place_held, offset: the place of the next token's logprobs; see `Place`.
+        parser: where the parsers stand, in a chat whose prompt is known, if there are any.
     """
 
     index: _MaybeId
@@ -46,6 +48,7 @@ class StreamState(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_f
     held_text: Annotated[str, msgspec.Meta(max_length=MAX_STOP_CHARS - 1)]
     place_held: Annotated[bytes, msgspec.Meta(max_length=HELD_BYTES)]
     offset: _Count
+    parser: ParserState | None = None
 
     @property
     def started(self) -> bool:

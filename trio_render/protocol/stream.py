@@ -17,6 +17,7 @@ from .logprobs import GenerateLogprobs
 from .sampling import Int64
 
 __all__ = [
+    "CallPiece",
     "ChatChunk",
     "ChatChunkChoice",
     "ChatDelta",
@@ -29,6 +30,7 @@ __all__ = [
     "DerenderCompletionChunk",
     "DerenderedChatChunk",
     "DerenderedCompletionChunk",
+    "FunctionPiece",
     "GenerateChunk",
     "SealedState",
 ]
@@ -107,11 +109,29 @@ class DerenderCompletionChunk(CompletionStreamRequest, frozen=True, kw_only=True
     stream: bool | None = False
 
 
+class FunctionPiece(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a chunk adds to a call: its name, once, and the next piece of its arguments."""
+
+    name: str | None = None
+    arguments: str | None = None
+
+
+class CallPiece(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a chunk adds to the call ``index``. Its first piece has the id."""
+
+    index: int
+    id: str | None = None
+    type: str | None = None
+    function: FunctionPiece
+
+
 class ChatDelta(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a chunk adds to the assistant's message. ``role`` comes once, with a choice's first chunk."""
 
     role: str | None = None
     content: str | None = None
+    reasoning: str | None = None
+    tool_calls: list[CallPiece] | None = None
 
 
 class ChatChunkChoice(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
