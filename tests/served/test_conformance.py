@@ -1,4 +1,4 @@
-"""The recorded cases of a server without parsers, over a real socket."""
+"""The recorded cases, over a real socket."""
 
 from collections.abc import Mapping
 from http.client import HTTPConnection
@@ -10,19 +10,8 @@ from conformance.compare import Diff, Send, run_case
 from served.conftest import OpenServer
 from served.server import exchange
 
-GROUPS = {
-    "render_chat",
-    "render_completion",
-    "derender_chat",
-    "derender_completion",
-    "stream_chat",
-    "stream_completion",
-    "tokenize",
-    "errors",
-    "server",
-}
-
-CASES = group_by_server(case for case in load_cases() if case.group in GROUPS)
+CASES = group_by_server(load_cases())
+AUTO = ("--enable-auto-tool-choice",)
 
 SETTINGS = {
     ServerSettings("smollm2"): 572,
@@ -31,6 +20,10 @@ SETTINGS = {
     ServerSettings("mistral-hf"): 135,
     ServerSettings("qwen3"): 91,
     ServerSettings("deepseek"): 82,
+    ServerSettings("qwen3", "qwen3", "hermes", AUTO): 112,
+    ServerSettings("qwen3", "deepseek_r1", "hermes", AUTO): 13,
+    ServerSettings("qwen3", "", "hermes", AUTO): 9,
+    ServerSettings("qwen3", "qwen3"): 9,
 }
 
 
@@ -55,9 +48,14 @@ def failure(case: Case, send: Send) -> str | None:
     return None
 
 
+def parsers(settings: ServerSettings) -> list[str]:
+    named = {"--reasoning-parser": settings.reasoning_parser, "--tool-call-parser": settings.tool_parser}
+    return [part for option, name in named.items() if name for part in (option, name)]
+
+
 @pytest.mark.parametrize(("settings", "count"), SETTINGS.items(), ids=str)
 def test_recorded_answers(settings: ServerSettings, count: int, open_server: OpenServer) -> None:
-    server = open_server(settings.model, *settings.flags)
+    server = open_server(settings.model, *parsers(settings), *settings.flags)
     connection = server.connect()
     outcomes = [failure(case, sender(connection)) for case in CASES[settings]]
     connection.close()
@@ -67,7 +65,6 @@ def test_recorded_answers(settings: ServerSettings, count: int, open_server: Ope
     server.assert_quiet()
 
 
-def test_every_case_without_a_parser_is_run() -> None:
-    plain = {settings for settings in CASES if not settings.reasoning_parser and not settings.tool_parser}
-    assert plain == SETTINGS.keys()
-    assert sum(len(CASES[settings]) for settings in SETTINGS) == 930
+def test_every_case_is_run() -> None:
+    assert CASES.keys() == SETTINGS.keys()
+    assert sum(map(len, CASES.values())) == 1073
