@@ -98,14 +98,15 @@ def _begin_value(machine: Machine, step: JsonObject, char: str) -> bool:
     state = machine.state
     if char in ",:]}":
         return machine.broken()
-    if state.key == "name" and not state.name:
+    key, state.key = state.key, ""
+    if key == "name" and not (state.name or state.committed):
         return _go(machine, _NAME) if char == '"' else machine.broken()
-    if state.key in step.arguments and not state.has_args:
+    if key in step.arguments and not state.has_args:
         if state.name:
             machine.commit()
         state.place = _ARGUMENTS
         return True
-    if step.strict and not state.committed and state.key not in _BESIDE:
+    if step.strict and not state.committed and key not in _BESIDE:
         return machine.broken()
     state.place = _OTHER
     return True
@@ -138,7 +139,7 @@ def _receiver(machine: Machine) -> Callable[[str], None]:
 
 def _end(machine: Machine, step: JsonObject) -> bool:
     state = machine.state
-    if not state.name or (step.needs_arguments and not state.has_args):
+    if not state.committed and (not state.name or step.needs_arguments):
         return machine.broken()
     machine.take(1)
     if not state.committed:

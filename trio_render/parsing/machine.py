@@ -152,7 +152,7 @@ class Machine:
         self.sink.call(state.n_calls, name, written_id, self.pos - len(state.raw) - len(state.space))
         state.n_calls += 1
         state.committed = True
-        state.raw = state.space = ""
+        state.raw = state.space = state.name = ""
         state.seen = False
 
     def arguments(self, text: str) -> None:

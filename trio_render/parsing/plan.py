@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from .grammar import Channels, Fence, Literally, Reasoning, Step, Tools, Variant
+from .grammar import Channels, Fence, Literally, Params, Reasoning, Step, Tools, Variant
 from .markers import Markers, markers
 from .state import ParserState
 from .typing_rules import allowed_types
@@ -85,6 +85,10 @@ class ParsePlan:
     def repeats(self, state: ParserState) -> bool:
         """Say whether calls may follow each other in one region."""
         return self.variants[state.variant].fence is None
+
+    def is_typed(self, state: ParserState) -> bool:
+        """Say whether the call's arguments are written as texts, whose types its tool's schema gives."""
+        return any(isinstance(step, Params) for step in self.steps(state))
 
     def types(self, name: str, key: str) -> frozenset[str]:
         """Return the types that a tool's schema allows for an argument; empty where it says nothing."""

@@ -73,5 +73,7 @@ def read_name(machine: Machine, step: Name) -> bool:
     state.name, state.token = state.token, ""
     if step.written_id and not machine.plan.is_written_id(state.name):
         return machine.fail()
+    name = state.name
     machine.commit()
+    state.name = name if machine.plan.is_typed(state) else ""
     return machine.next_step()
