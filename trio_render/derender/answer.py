@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +11,7 @@ import msgspec
 
 from ..errors import InvalidRequest, MalformedRequest
 from ..model.loading import Model
+from ..parsing.checks import check_state
 from ..parsing.ids import call_id
 from ..parsing.machine import Machine
 from ..parsing.plan import ParsePlan
@@ -140,6 +142,10 @@ def check_parser(answer: AnswerPlan | None, state: ParserState | None) -> None:
     Raises:
         MalformedRequest: (``body.stream_state``) no stream that is parsed like this can have left it.
     """
-    if (answer is None) == (state is None):
+    if answer is None and state is None:
         return
+    if answer is not None and state is not None:
+        with suppress(InvalidRequest):
+            check_state(answer.parse, state)
+            return
     raise MalformedRequest("The stream_state is not that of a stream parsed like this.", "body.stream_state")

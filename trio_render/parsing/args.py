@@ -11,9 +11,10 @@ from .markers import markers
 if TYPE_CHECKING:
     from .machine import Machine
 
-__all__ = ["read_args"]
+__all__ = ["PLACES", "read_args"]
 
-_FIRST, _VALUE, _ANYTHING = range(3)
+PLACES = 3
+_FIRST, _VALUE, _ANYTHING = range(PLACES)
 
 
 def read_args(machine: Machine, step: Args) -> bool:
@@ -21,7 +22,7 @@ def read_args(machine: Machine, step: Args) -> bool:
     state = machine.state
     if state.place == _FIRST:
         if not machine.skip_space():
-            return _without(machine) if machine.at_end else False
+            return False
         marker = machine.marker(markers(step.ends))
         if marker == "":
             return False

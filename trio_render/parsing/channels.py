@@ -15,8 +15,9 @@ if TYPE_CHECKING:
     from .grammar import Channels
     from .machine import Machine
 
-__all__ = ["read_body", "read_header"]
+__all__ = ["HEADER_PLACES", "read_body", "read_header"]
 
+HEADER_PLACES = 2
 _RECIPIENT = re.compile(r"\bto=([^\s<]+)")
 _CHANNEL = re.compile(r"\s*([^\s<]+)")
 
@@ -26,17 +27,22 @@ def read_header(machine: Machine) -> bool:
     channels = machine.plan.channels
     if channels is None:
         return machine.fail()
+    state = machine.state
+    if state.place == 0:
+        if not machine.skip_space():
+            return False
+        begins = machine.marker(markers((channels.start, channels.channel, channels.message, "to=")))
+        if not begins:
+            return False if begins == "" else machine.fail()
+        state.place = 1
     count, marker = machine.until(markers((channels.message, *channels.ends)))
     machine.take(count)
-    begun = machine.state.raw.lstrip()
-    if begun and not begun.startswith(("<", "to="[: len(begun)])):
-        return machine.fail()
     if not marker:
         return False
     if marker != channels.message:
         return machine.fail()
     machine.take(len(marker))
-    return _route(machine, channels, machine.state.raw)
+    return _route(machine, channels, state.raw)
 
 
 def _route(machine: Machine, channels: Channels, header: str) -> bool:
@@ -48,7 +54,7 @@ def _route(machine: Machine, channels: Channels, header: str) -> bool:
     if to != name and 0 < len(name) <= MAX_NAME_CHARS and machine.plan.tools_wanted:
         state.name = name
         machine.commit()
-        state.mode = "calling"
+        state.mode, state.place = "calling", 0
         return True
     thinks = to != "" or (channel is not None and channel[1] in channels.reasoning)
     again = state.started
@@ -75,7 +81,7 @@ def read_body(machine: Machine) -> bool:
             machine.show(text)
     if not marker and not machine.at_end:
         return False
-    if state.mode == "calling":
+    if state.mode == "calling" and (state.has_args or marker):
         if not state.has_args:
             machine.arguments("{}")
         machine.sink.end(state.n_calls - 1)

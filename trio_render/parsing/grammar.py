@@ -76,11 +76,13 @@ class Name:
 
     Attributes:
         before: ends the name; ``stays`` are those that are part of what follows.
+        waits: those behind which a `Skip` must come before there is a call.
         written_id: the name is written ``functions.NAME:INDEX``, and that is the call's id.
     """
 
     before: tuple[str, ...]
     stays: tuple[str, ...] = ()
+    waits: tuple[str, ...] = ()
     written_id: bool = False
 
 

@@ -17,9 +17,10 @@ if TYPE_CHECKING:
 
     from .machine import Machine
 
-__all__ = ["read_object"]
+__all__ = ["PLACES", "read_object"]
 
-_OPEN, _KEY_OR_END, _KEY, _COLON, _VALUE, _NAME, _OTHER, _ARGUMENTS, _COMMA_OR_END = range(9)
+PLACES = 9
+_OPEN, _KEY_OR_END, _KEY, _COLON, _VALUE, _NAME, _OTHER, _ARGUMENTS, _COMMA_OR_END = range(PLACES)
 _TEXT = re.compile(r'(?:[^"\\]|\\.)*', re.DOTALL)
 _BESIDE = frozenset({"type", "id", "index"})
 

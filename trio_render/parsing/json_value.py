@@ -14,9 +14,10 @@ if TYPE_CHECKING:
 
     from .machine import Machine
 
-__all__ = ["Outcome", "read_value"]
+__all__ = ["NESTED", "VALUES", "Outcome", "read_value"]
 
-_NOT_BEGUN, _NESTED, _WORD = range(3)
+VALUES = 3
+_NOT_BEGUN, NESTED, _WORD = range(VALUES)
 _IN_TEXT = re.compile(r'["\\]')
 _WORDS = re.compile(r"[^\s,\]}{\[\"<]*")
 
@@ -45,7 +46,7 @@ def read_value(machine: Machine, ends: tuple[str, ...], emit: Callable[[str], No
     if state.value == _NOT_BEGUN:
         if machine.pos == machine.end:
             return Outcome.MORE
-        state.value = _NESTED if machine.peek() in '{["' else _WORD
+        state.value = NESTED if machine.peek() in '{["' else _WORD
         state.depth = 0
         state.in_string = state.escaped = False
     outcome = _word(machine, emit) if state.value == _WORD else _nested(machine, ends, emit)

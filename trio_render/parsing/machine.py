@@ -133,6 +133,17 @@ class Machine:
                 state.seen = state.started = True
             self.sink.content(shown, self.pos - len(text))
 
+    def show_held(self) -> None:
+        """Show whitespace that was held back and, as it turns out, does not stand around a call."""
+        state = self.state
+        if state.space:
+            self.sink.content(state.space, self.pos - len(state.space))
+            state.space = ""
+
+    def mark(self) -> None:
+        """Tell that here something begins that is no part of the call before it, and perhaps no content."""
+        self.sink.content("", self.pos - len(self.state.space))
+
     def think(self, text: str, *, decided: bool = False) -> None:
         """Show reasoning, all but whitespace at its very start that may stand before its marker."""
         state = self.state
@@ -212,6 +223,6 @@ class Machine:
             self.show(text)
         if state.mode == "reasoning":
             self.think("", decided=True)
-        if state.space and not state.n_calls:
-            self.sink.content(state.space, self.pos - len(state.space))
+        if state.seen or not state.n_calls:
+            self.show_held()
         state.look = state.space = ""

@@ -17,7 +17,13 @@ from .words import read_literally, read_name, read_skip
 if TYPE_CHECKING:
     from .machine import Machine
 
-__all__ = ["HANDLERS"]
+__all__ = ["CALL_MODES", "CHANNEL_MODES", "HANDLERS"]
+
+CALL_MODES = frozenset({"variant", "fence", "item", "steps", "between", "after"})
+"""Modes of regions of calls."""
+
+CHANNEL_MODES = frozenset({"header", "thinking", "speaking", "calling"})
+"""Modes of messages with headers."""
 
 
 def _content(machine: Machine) -> bool:
@@ -32,16 +38,22 @@ def _content(machine: Machine) -> bool:
         machine.show(machine.take(count))
     if not marker:
         return False
-    if plan.channels is not None and marker in (plan.channels.start, plan.channels.channel):
-        return machine.begin("header", marker)
     if plan.tools is not None and marker in plan.tools.opens:
         return _begin_calls(machine, plan.tools.opens[marker], marker)
+    machine.mark()
+    if plan.channels is not None and marker in (plan.channels.start, plan.channels.channel):
+        machine.begin("header", marker)
+        state.place = 1
+        return True
     reasoning = plan.reasoning
-    machine.take(len(marker))
     if reasoning is not None and marker in reasoning.opens and not state.reasoned:
+        machine.show_held()
+        machine.take(len(marker))
         state.mode = "reasoning"
         state.thought = True
-    elif state.seen and not (reasoning is not None and reasoning.drops_closes):
+        return True
+    machine.take(len(marker))
+    if state.seen and not (reasoning is not None and reasoning.drops_closes):
         machine.show(marker)
     return True
 
@@ -125,7 +137,7 @@ def _item(machine: Machine) -> bool:
             return machine.fail()
         state.mode = "after"
         machine.take(1)
-        state.raw = ""
+        state.raw = state.space = ""
         return True
     state.mode = "steps"
     return True
@@ -169,9 +181,9 @@ def _between(machine: Machine) -> bool:
     if marker is None:
         state.mode = "after"
         return True
-    state.space = ""
     if marker == fence.closes:
         machine.take(len(marker))
+        state.space = ""
         state.mode = "after"
     else:
         state.mode = "item"

@@ -13,9 +13,10 @@ from .typing_rules import as_json
 if TYPE_CHECKING:
     from .machine import Machine
 
-__all__ = ["read_params"]
+__all__ = ["PLACES", "read_params"]
 
-_NEXT, _KEY, _OPEN, _FIRST, _HELD, _TEXT, _NESTED = range(7)
+PLACES = 8
+_NEXT, _KEY, _OPEN, _FIRST, _HELD, _TEXT, _NESTED, _BEFORE_NESTED = range(PLACES)
 _STRING = frozenset({"string"})
 _NESTED_TYPES = frozenset({"object", "array"})
 
@@ -57,7 +58,7 @@ def _done(machine: Machine) -> bool:
 def _key(machine: Machine, step: Params) -> bool:
     state = machine.state
     count, marker = machine.until(markers((step.key_close,)))
-    state.token += machine.take(count)[: HOLD_CHARS + 1]
+    state.token += machine.take(min(count, HOLD_CHARS + 1 - len(state.token)))
     if len(state.token) > HOLD_CHARS:
         return machine.broken()
     if not marker:
@@ -95,7 +96,7 @@ def _first(machine: Machine, step: Params) -> bool:
         machine.arguments('"')
         state.place = _TEXT
     else:
-        state.place = _NESTED if types <= _NESTED_TYPES else _HELD
+        state.place = _BEFORE_NESTED if types <= _NESTED_TYPES else _HELD
     return True
 
 
@@ -113,7 +114,7 @@ def _value(machine: Machine, step: Params) -> bool:
     _add(machine, text[:-1] if framed else text)
     if not marker:
         return False
-    if state.place == _HELD:
+    if state.place in (_HELD, _BEFORE_NESTED):
         machine.arguments(as_json(state.token, machine.plan.types(state.name, state.key)))
     elif state.place == _TEXT:
         machine.arguments('"')
@@ -126,8 +127,15 @@ def _value(machine: Machine, step: Params) -> bool:
 
 def _add(machine: Machine, text: str) -> None:
     state = machine.state
-    if state.place == _HELD:
+    if state.place in (_HELD, _BEFORE_NESTED):
         state.token += text
+        begun = state.token.lstrip()
+        if state.place == _BEFORE_NESTED and begun:
+            if begun[0] in "{[":
+                machine.arguments(state.token)
+                state.token, state.place = "", _NESTED
+                return
+            state.place = _HELD
         if len(state.token) <= HOLD_CHARS:
             return
         # Too long for a number or a word: a text, or a nested value of a schema that allows both.

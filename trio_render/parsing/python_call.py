@@ -16,13 +16,18 @@ from .words import MAX_NAME_CHARS
 if TYPE_CHECKING:
     from .machine import Machine
 
-__all__ = ["read_python_call"]
+__all__ = ["FIRST_COMMITTED", "PLACES", "read_python_call"]
 
-_NAME, _OPEN, _KEY_OR_END, _KEY, _EQUALS, _VALUE, _TEXT, _AFTER_VALUE = range(8)
+PLACES = 9
+_NAME, _OPEN, _KEY_OR_END, _KEY, _EQUALS, _VALUE, _TEXT, _TEXT_END, _AFTER_VALUE = range(PLACES)
+FIRST_COMMITTED = _VALUE
 _WORD = re.compile(r"[A-Za-z_][\w.]*")
 _KEY_WORD = re.compile(r"[A-Za-z_]\w*")
 _REST = re.compile(r"[\w.]*")
 _ATOM = re.compile(r"[\w.+\-]*")
+_IN_SINGLE = re.compile(r"[^\\']*")
+_IN_DOUBLE = re.compile(r'[^\\"]*')
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F][0-9a-fA-F]{2}")
 _MAX_ATOM = 400
 _CONSTANTS = {
     "True": "true",
@@ -55,6 +60,8 @@ def read_python_call(machine: Machine, step: PythonCall) -> bool:
         return _expect(machine, "=", _VALUE)
     if place == _VALUE:
         return _value(machine)
+    if place == _TEXT_END:
+        return _text_end(machine)
     return _after_value(machine)
 
 
@@ -67,7 +74,8 @@ def _expect(machine: Machine, char: str, place: int) -> bool:
     if char == "=":
         if not state.committed:
             machine.commit()
-        machine.arguments((", " if state.has_args else "{") + json.dumps(state.key) + ": ")
+        key = json.dumps(state.key, ensure_ascii=False)
+        machine.arguments(f"{', ' if state.has_args else '{'}{key}: ")
         state.has_args = True
         state.depth = 0
     return True
@@ -92,7 +100,8 @@ def _word(machine: Machine) -> bool:
     state = machine.state
     match = (_ATOM if state.place == _VALUE else _REST).match(machine.buffer, machine.pos, machine.end)
     if match:
-        state.token += machine.take(match.end() - machine.pos)
+        room = _MAX_ATOM + 1 - len(state.token)
+        state.token += machine.take(min(match.end() - machine.pos, room))
     if len(state.token) > _MAX_ATOM:
         state.token = ""
         return machine.broken()
@@ -196,20 +205,30 @@ def _end(machine: Machine) -> bool:
 
 def _text(machine: Machine) -> bool:
     """Go on with a text, up to its closing quotation mark."""
-    state, buffer = machine.state, machine.buffer
-    stop = machine.pos
-    while stop < machine.end and buffer[stop] not in ("\\", state.quote):
-        stop += 1
-    if stop > machine.pos:
-        machine.arguments(_escaped(machine.take(stop - machine.pos)))
+    state = machine.state
+    match = (_IN_SINGLE if state.quote == "'" else _IN_DOUBLE).match(machine.buffer, machine.pos, machine.end)
+    if match and match.end() > machine.pos:
+        machine.arguments(_escaped(machine.take(match.end() - machine.pos)))
     if machine.pos == machine.end:
         return False
     if machine.peek() == state.quote:
         machine.take(1)
-        machine.arguments('"')
-        state.place = _AFTER_VALUE
+        state.place = _TEXT_END
         return True
     return _escape(machine)
+
+
+def _text_end(machine: Machine) -> bool:
+    """End a text, unless another one stands beside it: the two are one text."""
+    state = machine.state
+    char = machine.peek()
+    if char in "'\"":
+        machine.take(1)
+        state.quote, state.place = char, _TEXT
+    else:
+        machine.arguments('"')
+        state.place = _AFTER_VALUE
+    return True
 
 
 def _escape(machine: Machine) -> bool:
@@ -220,7 +239,11 @@ def _escape(machine: Machine) -> bool:
     if machine.end - machine.pos < length:
         return False
     written = machine.take(length)
-    machine.arguments(_escaped(_unescaped(written)))
+    if _SURROGATE.fullmatch(written):
+        # Half of a pair, which JSON writes the same way.
+        machine.arguments(written)
+    else:
+        machine.arguments(_escaped(_unescaped(written)))
     return True
 
 

@@ -12,7 +12,7 @@ class Sink(Protocol):
     """``at`` is the place of an event in the text given to the machine, for who has all of it."""
 
     def content(self, text: str, at: int) -> None:
-        """Show text."""
+        """Show text. An empty text: here something begins that is not shown as content."""
 
     def reasoning(self, text: str) -> None:
         """Show reasoning."""

@@ -11,7 +11,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["allowed_types", "as_json"]
+__all__ = ["allowed_types", "as_json", "is_json"]
 
 _ALIASES = {
     "int": "integer",
@@ -54,10 +54,10 @@ def as_json(text: str, types: frozenset[str]) -> str:
         return number
     if "boolean" in types and word.lower() in ("true", "1", "false", "0"):
         return "true" if word.lower() in ("true", "1") else "false"
-    for type_, class_ in (("object", dict), ("array", list)):
-        if type_ in types and isinstance(_parsed(word), class_):
+    for type_, bracket in (("object", "{"), ("array", "[")):
+        if type_ in types and word[:1] == bracket and is_json(word):
             return word
-    if types and "string" not in types and _parsed(word) is not None:
+    if types and "string" not in types and is_json(word):
         return word
     return json.dumps(text, ensure_ascii=False)
 
@@ -78,8 +78,14 @@ def _number(word: str, types: frozenset[str]) -> str | None:
     return None
 
 
-def _parsed(word: str) -> Any:
+def is_json(text: str) -> bool:
+    """Say whether ``text`` is JSON, as its standard has it: no NaN, and integers of any length."""
     try:
-        return json.loads(word)
+        json.loads(text, parse_int=str, parse_float=str, parse_constant=_refuse)
     except (ValueError, RecursionError):
-        return None
+        return False
+    return True
+
+
+def _refuse(name: str) -> Any:
+    raise ValueError(name)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
 
 from .machine import Machine
 from .plan import ParsePlan
 from .state import ParserState
+from .typing_rules import is_json
 
 __all__ = ["Call", "Message", "parse_whole"]
 
@@ -38,13 +38,7 @@ class _Begun(Call):
     @property
     def sound(self) -> bool:
         """Whether it has its end, and arguments that are JSON."""
-        if not self.ended:
-            return False
-        try:
-            json.loads(self.arguments)
-        except (ValueError, RecursionError):
-            return False
-        return True
+        return self.ended and is_json(self.arguments)
 
 
 class _Whole:

@@ -11,9 +11,11 @@ from .markers import markers
 if TYPE_CHECKING:
     from .machine import Machine
 
-__all__ = ["MAX_NAME_CHARS", "read_literally", "read_name", "read_skip"]
+__all__ = ["MAX_NAME_CHARS", "NAME_PLACES", "SKIP_PLACES", "read_literally", "read_name", "read_skip"]
 
 MAX_NAME_CHARS = 256
+SKIP_PLACES = 2
+NAME_PLACES = 3
 _NAME = re.compile(r"[^\s<>{}\[\]()\"']*")
 
 
@@ -33,7 +35,7 @@ def read_literally(machine: Machine, step: Literally) -> bool:
 
 
 def read_skip(machine: Machine, step: Skip) -> bool:
-    """Read up to and with a text."""
+    """Read up to and with a text; behind a name that waits for it, that is what makes the call."""
     if step.begins and machine.state.place == 0:
         begins = machine.marker(markers((step.begins,)))
         if begins == "":
@@ -43,7 +45,11 @@ def read_skip(machine: Machine, step: Skip) -> bool:
         machine.state.place = 1
     count, marker = machine.until(markers((step.until,)))
     machine.take(count + len(marker))
-    return machine.next_step() if marker else False
+    if not marker:
+        return False
+    if machine.state.name:
+        machine.commit()
+    return machine.next_step()
 
 
 def read_name(machine: Machine, step: Name) -> bool:
@@ -73,7 +79,8 @@ def read_name(machine: Machine, step: Name) -> bool:
     state.name, state.token = state.token, ""
     if step.written_id and not machine.plan.is_written_id(state.name):
         return machine.fail()
-    name = state.name
-    machine.commit()
-    state.name = name if machine.plan.is_typed(state) else ""
+    if marker not in step.waits:
+        name = state.name
+        machine.commit()
+        state.name = name if machine.plan.is_typed(state) else ""
     return machine.next_step()

@@ -131,7 +131,7 @@ TOOLS: dict[str, Tools] = {
             _listed("[TOOL_CALLS]"),
             Variant(
                 (
-                    Name(("[ARGS]", "[CALL_ID]", "{"), stays=("[CALL_ID]", "{")),
+                    Name(("[ARGS]", "[CALL_ID]", "{"), stays=("[CALL_ID]", "{"), waits=("[CALL_ID]",)),
                     Skip("[ARGS]", begins="[CALL_ID]"),
                     Args(("[TOOL_CALLS]",)),
                 )
