@@ -2,7 +2,7 @@
 
 The inputs are literal. Ids and texts were computed with the tokenizers and checked against vLLM 0.33.
 
-Covered (`project#number`), for whole answers only where a fault also concerns streams:
+Covered (`project#number`), for whole answers; those of streams below:
 
 - test_characters: vllm-mlx#109, cog-llama-template#75, mlx-vlm#1076, mlx-vlm#1129, lattice#751,
   llama.cpp#14937, tokenizers#1705, vllm#24159, vllm#48853, vllm#47301, sglang#34852
@@ -18,6 +18,14 @@ Covered (`project#number`), for whole answers only where a fault also concerns s
 - test_templates: vllm#17119, sglang#20700, llama.cpp#11402, mlx-lm#1375, vllm#27205, Megatron-LM#6818
 - test_input_checks: vllm#7746, vllm#51795, vllm#26797, llm-d-inference-sim#678, llm-agent#39, vllm#36379,
   Rapid-MLX#730, aider#4987, llama.cpp#9210
+- test_stream_text: vllm-mlx#109, cog-llama-template#75, mlx-vlm#1076, mlx-vlm#1129, lattice#751,
+  llama.cpp#14937, tokenizers#1705, vllm#24159, vllm#48853, vllm#47301, sglang#34740 (text), sglang#34852,
+  vllm#29953, llama2.c#41, transformers#36622, llama.cpp#24008, huggingface.js#466, vllm#7033
+- test_stream_stops: text-generation-inference#1039, vllm#57052, vllm#3672, vllm#1049
+- test_stream_logprobs: vllm#28874, standardcompletions#2, vllm#34875, xinference#5245, vllm#5699,
+  llm-d-inference-sim#678 (candidates)
+- test_stream_states: vllm#50550, vllm#47161, vllm#51795, sglang#34740 (state), litellm#25410, llm-agent#39,
+  llm-d-inference-sim#678 (chunks), aider#4987
 - test_costs: sglang#34740, vllm#24910, cheshire-cat#1118, vllm#4699, vllm#5206
 - test_shared_tokenizer: tokenizers#537, transformers#47085
 - test_http: vllm#386, hypercorn#284
@@ -26,9 +34,6 @@ Covered (`project#number`), for whole answers only where a fault also concerns s
   vllm-mlx#416, vllm#38157 (large answers), ATOM#1562, anyio#787 (clients that go), hypercorn#322,
   snekomatic#41, hypercorn#282, hypercorn#284 (slow bodies, memory), hypercorn#308 (idle connections, grace)
 - served/test_known_faults_in_bursts: ray#54070, BentoML#2781, trio#810, tokenizers#1539
-
-Waiting for streamed derendering, as do the streamed halves of the above: vllm#50550, vllm#47161,
-litellm#25410.
 
 Waiting for reasoning and tool-call parsing: livekit-agents#5840, vllm#28806, vllm#10395, vllm#55082,
 vllm#19056, vllm#9209, mlx-lm#1375 (ids that are made), vllm#55195, vllm#42691, vllm-mlx#677, litellm#15166,
