@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from http import HTTPStatus
-from typing import Any
+from typing import Any, Self
 
 import msgspec
 from quart import Quart, Response
@@ -21,7 +23,15 @@ from trio_render import (
     WorkerDied,
 )
 
-__all__ = ["BodyTimeout", "BodyTooLarge", "UnsupportedContentType", "error_body", "register_error_handlers"]
+__all__ = [
+    "Answer",
+    "BodyTimeout",
+    "BodyTooLarge",
+    "UnsupportedContentType",
+    "answer_to",
+    "error_body",
+    "register_error_handlers",
+]
 
 log = logging.getLogger("trio_render.app")
 
@@ -55,6 +65,30 @@ _TABLE: list[tuple[type[RenderError], HTTPStatus, str]] = [
 """First match wins. The words are the reference's, where it has the error."""
 
 
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A short answer, whoever sends it. Header names are in lower case."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+    def closing(self) -> Self:
+        """Return the same answer as the last one on its connection."""
+        return replace(self, headers={**self.headers, "connection": "close"})
+
+
+def answer_to(error: RenderError) -> Answer:
+    """Return what a request that failed with ``error`` is told."""
+    for class_, status, type_ in _TABLE:
+        if isinstance(error, class_):
+            headers = {"content-type": "application/json"}
+            if isinstance(error, Overloaded):
+                headers["retry-after"] = str(max(1, round(error.retry_after)))
+            return Answer(status, headers, error_body(status, type_, error.message, error.param))
+    raise error
+
+
 def error_body(status: int, type_: str, message: str, param: str | None = None) -> bytes:
     """Return OpenAI's error object as JSON: valid UTF-8, and short whatever ``message`` is."""
     shown = message.encode("utf-8", "replace").decode()[:_MAX_MESSAGE_CHARS]
@@ -62,8 +96,8 @@ def error_body(status: int, type_: str, message: str, param: str | None = None) 
     return msgspec.json.encode({"error": error})
 
 
-def _response(status: int, type_: str, message: str, param: str | None = None) -> Response:
-    return Response(error_body(status, type_, message, param), status, content_type="application/json")
+def _response(status: int, type_: str, message: str) -> Response:
+    return Response(error_body(status, type_, message), status, content_type="application/json")
 
 
 def register_error_handlers(app: Quart) -> None:
@@ -71,13 +105,8 @@ def register_error_handlers(app: Quart) -> None:
 
     @app.errorhandler(RenderError)
     async def known(error: RenderError) -> Response:
-        for class_, status, type_ in _TABLE:
-            if isinstance(error, class_):
-                response = _response(status, type_, error.message, error.param)
-                if isinstance(error, Overloaded):
-                    response.headers["Retry-After"] = str(max(1, round(error.retry_after)))
-                return response
-        raise error
+        answer = answer_to(error)
+        return Response(answer.body, answer.status, dict(answer.headers))
 
     @app.errorhandler(HTTPException)
     async def framework(error: HTTPException) -> Response:

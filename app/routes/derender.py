@@ -16,10 +16,10 @@ def blueprint(services: Services) -> Blueprint:
 
     @routes.post("/v1/chat/completions/derender")
     async def chat() -> Response:
-        return await answer_json(services, "derender", services.derenderer.chat_json)
+        return await answer_json(services, services.derenderer.chat_json)
 
     @routes.post("/v1/completions/derender")
     async def completion() -> Response:
-        return await answer_json(services, "derender", services.derenderer.completion_json)
+        return await answer_json(services, services.derenderer.completion_json)
 
     return routes
