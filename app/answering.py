@@ -14,24 +14,33 @@ from trio_render.offload.limits import Kind
 from .body import read_json_body
 from .services import Services
 
-__all__ = ["answer_json"]
+__all__ = ["KIND_OF", "answer_json"]
+
+KIND_OF: dict[str, Kind] = {
+    "/v1/chat/completions/render": "render",
+    "/v1/completions/render": "render",
+    "/v1/chat/completions/derender": "derender",
+    "/v1/completions/derender": "derender",
+    "/tokenize": "render",
+    "/detokenize": "derender",
+}
+"""The kind of work behind each route that works."""
 
 _TIMEOUT_HEADER = "X-Request-Timeout"
 
 
-async def answer_json(
-    services: Services, kind: Kind, work: Callable[[list[bytes]], Awaitable[bytes]]
-) -> Response:
+async def answer_json(services: Services, work: Callable[[list[bytes]], Awaitable[bytes]]) -> Response:
     """Return what ``work`` makes of the current request's body.
 
     Raises:
-        Overloaded: the queue for ``kind`` is full; the body has not been looked at.
+        Overloaded: the queue for its kind of work is full; the body has not been looked at.
         DeadlineExceeded: the request's time is over; its work has stopped.
         RenderError: see `read_json_body`, and what ``work`` raises.
     """
     timeout_s = _timeout_s(request, services.settings.request_timeout_s)
     with trio.move_on_after(timeout_s):
-        services.offloader.check_admission(kind)
+        # Most were refused in app.early; not those whose path it doesn't know as it was written.
+        services.offloader.check_admission(KIND_OF[request.path])
         body = await read_json_body(request, services.settings)
         return Response(await work(body), content_type="application/json")
     if not g.get("body_is_read", False):

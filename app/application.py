@@ -11,6 +11,7 @@ from .body import body_is_done
 from .cli import settings_from_environment
 from .connections import bounded_connections
 from .disconnect import FinishBeforeDisconnect
+from .early import EarlyAnswers
 from .errors import register_error_handlers
 from .routes import derender, render, status, tokenize
 from .services import Services, open_services
@@ -26,11 +27,11 @@ def build_app(services: Services | None) -> QuartTrio:
     app.config["BODY_TIMEOUT"] = None
     app.config["RESPONSE_TIMEOUT"] = None
     register_error_handlers(app)
+    app.asgi_app = FinishBeforeDisconnect(app.asgi_app)  # type: ignore[method-assign]
     if services is not None:
         _add_routes(app, services)
     else:
         _open_in_lifespan(app)
-    app.asgi_app = FinishBeforeDisconnect(app.asgi_app)  # type: ignore[method-assign]
     return app
 
 
@@ -45,6 +46,8 @@ def _add_routes(app: QuartTrio, services: Services) -> None:
         if not await body_is_done(request):
             response.headers["Connection"] = "close"
         return response
+
+    app.asgi_app = EarlyAnswers(app.asgi_app, services)  # type: ignore[method-assign]
 
 
 def _open_in_lifespan(app: QuartTrio) -> None:

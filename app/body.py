@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterable
+
 import trio
 from quart import Request, g
 
 from .errors import BodyTimeout, BodyTooLarge, UnsupportedContentType
 from .settings import Settings
 
-__all__ = ["body_is_done", "read_json_body"]
+__all__ = ["body_is_done", "discard", "read_json_body"]
 
 _DISCARD_BYTES = 16 * 1024 * 1024
 _DISCARD_S = 5.0
@@ -52,9 +54,14 @@ async def body_is_done(request: Request) -> bool:
         return True
     if g.get("body_is_hopeless", False):
         return False
+    return await discard(request.body)
+
+
+async def discard(chunks: AsyncIterable[bytes]) -> bool:
+    """Read a body and forget it. Says whether it ended before it was too large or too late for that."""
     size = 0
     with trio.move_on_after(_DISCARD_S):
-        async for chunk in request.body:
+        async for chunk in chunks:
             size += len(chunk)
             if size > _DISCARD_BYTES:
                 return False

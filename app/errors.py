@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from http import HTTPStatus
-from typing import Any
+from typing import Any, Self
 
 import msgspec
 from quart import Quart, Response
@@ -22,13 +24,14 @@ from trio_render import (
 )
 
 __all__ = [
+    "Answer",
     "BodyTimeout",
     "BodyTooLarge",
     "UnsupportedContentType",
+    "answer_to",
     "error_body",
     "log",
     "register_error_handlers",
-    "status_of",
 ]
 
 log = logging.getLogger("trio_render.app")
@@ -63,11 +66,27 @@ _TABLE: list[tuple[type[RenderError], HTTPStatus, str]] = [
 """First match wins. The words are the reference's, where it has the error."""
 
 
-def status_of(error: RenderError) -> tuple[int, str]:
-    """Return the status and the type that an error is answered with. One not listed is a bug, and raised."""
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A short answer, whoever sends it. Header names are in lower case."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+    def closing(self) -> Self:
+        """Return the same answer as the last one on its connection."""
+        return replace(self, headers={**self.headers, "connection": "close"})
+
+
+def answer_to(error: RenderError) -> Answer:
+    """Return what a request that failed with ``error`` is told."""
     for class_, status, type_ in _TABLE:
         if isinstance(error, class_):
-            return status, type_
+            headers = {"content-type": "application/json"}
+            if isinstance(error, Overloaded):
+                headers["retry-after"] = str(max(1, round(error.retry_after)))
+            return Answer(status, headers, error_body(status, type_, error.message, error.param))
     raise error
 
 
@@ -78,8 +97,8 @@ def error_body(status: int, type_: str, message: str, param: str | None = None) 
     return msgspec.json.encode({"error": error})
 
 
-def _response(status: int, type_: str, message: str, param: str | None = None) -> Response:
-    return Response(error_body(status, type_, message, param), status, content_type="application/json")
+def _response(status: int, type_: str, message: str) -> Response:
+    return Response(error_body(status, type_, message), status, content_type="application/json")
 
 
 def register_error_handlers(app: Quart) -> None:
@@ -87,10 +106,8 @@ def register_error_handlers(app: Quart) -> None:
 
     @app.errorhandler(RenderError)
     async def known(error: RenderError) -> Response:
-        response = _response(*status_of(error), error.message, error.param)
-        if isinstance(error, Overloaded):
-            response.headers["Retry-After"] = str(max(1, round(error.retry_after)))
-        return response
+        answer = answer_to(error)
+        return Response(answer.body, answer.status, dict(answer.headers))
 
     @app.errorhandler(HTTPException)
     async def framework(error: HTTPException) -> Response:

@@ -23,6 +23,10 @@ __all__ = ["log_to_stderr", "serve"]
 log = logging.getLogger("trio_render.app")
 
 _BACKLOG = 1024
+_KEEP_ALIVE_S = 8.0
+"""Longer than a client waits that was told to come back in three seconds, give or take."""
+_REQUESTS_PER_CONNECTION = 1 << 31
+"""hypercorn's own bound, a thousand, ends a probe's connection every ten seconds, and open HTTP/2 streams."""
 
 
 async def serve(
@@ -96,6 +100,8 @@ def _config(settings: Settings, listen_fd: int | None) -> Config:
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
     config.bind = [f"{host}:{settings.port}" if listen_fd is None else f"fd://{listen_fd}"]
     config.backlog = _BACKLOG
+    config.keep_alive_timeout = _KEEP_ALIVE_S
+    config.keep_alive_max_requests = _REQUESTS_PER_CONNECTION
     config.graceful_timeout = settings.graceful_timeout_s
     config.websocket_max_message_size = settings.max_message
     config.include_server_header = False

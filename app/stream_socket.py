@@ -12,7 +12,7 @@ from quart import websocket
 from trio_render import DeadlineExceeded, DerenderStream, RenderError
 from trio_render.offload.jobs import Body
 
-from .errors import BodyTimeout, BodyTooLarge, error_body, log, status_of
+from .errors import BodyTimeout, BodyTooLarge, answer_to, error_body, log
 from .services import Services
 
 __all__ = ["OpenStream", "converse"]
@@ -89,14 +89,14 @@ async def _end_with_server(services: Services, scope: trio.CancelScope) -> None:
 
 async def _send_error(error: Exception) -> tuple[int, int]:
     """Send an error object; return its status and the code to close with."""
-    message, param = "The server failed.", None
-    status, type_ = int(HTTPStatus.INTERNAL_SERVER_ERROR), "InternalServerError"
     if isinstance(error, RenderError):
-        message, param = error.message, error.param
-        status, type_ = status_of(error)
+        answer = answer_to(error)
+        status, body = answer.status, answer.body
     else:
         log.error("A stream failed.", exc_info=error)
-    await websocket.send(error_body(status, type_, message, param).decode())
+        status = int(HTTPStatus.INTERNAL_SERVER_ERROR)
+        body = error_body(status, "InternalServerError", "The server failed.")
+    await websocket.send(body.decode())
     return status, _close_code(status)
 
 

@@ -20,7 +20,7 @@ def blueprint(services: Services) -> Blueprint:
 
     @routes.post(_CHAT)
     async def chat() -> Response:
-        return await answer_json(services, "derender", services.derenderer.chat_json)
+        return await answer_json(services, services.derenderer.chat_json)
 
     @routes.websocket(_CHAT)
     async def chat_stream() -> None:
@@ -28,7 +28,7 @@ def blueprint(services: Services) -> Blueprint:
 
     @routes.post(_COMPLETION)
     async def completion() -> Response:
-        return await answer_json(services, "derender", services.derenderer.completion_json)
+        return await answer_json(services, services.derenderer.completion_json)
 
     @routes.websocket(_COMPLETION)
     async def completion_stream() -> None:

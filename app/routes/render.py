@@ -18,11 +18,11 @@ def blueprint(services: Services) -> Blueprint:
     @routes.post("/v1/chat/completions/render")
     async def chat() -> Response:
         request_id = request.headers.get("X-Request-Id")
-        return await answer_json(services, "render", lambda body: renderer.chat_json(body, request_id))
+        return await answer_json(services, lambda body: renderer.chat_json(body, request_id))
 
     @routes.post("/v1/completions/render")
     async def completion() -> Response:
         request_id = request.headers.get("X-Request-Id")
-        return await answer_json(services, "render", lambda body: renderer.completion_json(body, request_id))
+        return await answer_json(services, lambda body: renderer.completion_json(body, request_id))
 
     return routes

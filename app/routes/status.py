@@ -10,6 +10,7 @@ from quart import Blueprint, Response
 from trio_render.protocol.decoding import encode
 from trio_render.protocol.tokenize import ModelCard, ModelList
 
+from ..early import ALIVE
 from ..metrics import CONTENT_TYPE
 from ..openapi import openapi_document
 from ..services import Services
@@ -25,13 +26,14 @@ def blueprint(services: Services) -> Blueprint:
     document = b""
     about = encode({"version": own_version})
 
+    # GET is answered in app.early; here is HEAD, and what a 405 names.
     @routes.get("/health")
     async def health() -> Response:
-        return Response(b"", content_type="text/plain")
+        return Response(ALIVE.body, ALIVE.status, dict(ALIVE.headers))
 
     @routes.route("/ping", methods=["GET", "POST"])
     async def ping() -> Response:
-        return Response(b"", content_type="text/plain")
+        return Response(ALIVE.body, ALIVE.status, dict(ALIVE.headers))
 
     @routes.get("/metrics")
     async def metrics() -> Response:

@@ -16,10 +16,10 @@ def blueprint(services: Services) -> Blueprint:
 
     @routes.post("/tokenize")
     async def tokenize() -> Response:
-        return await answer_json(services, "render", services.renderer.tokenize_json)
+        return await answer_json(services, services.renderer.tokenize_json)
 
     @routes.post("/detokenize")
     async def detokenize() -> Response:
-        return await answer_json(services, "derender", services.derenderer.detokenize_json)
+        return await answer_json(services, services.derenderer.detokenize_json)
 
     return routes

@@ -13,6 +13,7 @@ from anyio import CapacityLimiter
 from anyio.lowlevel import checkpoint as loop_checkpoint
 
 from ..errors import Overloaded
+from .crowd import ToldToComeBack
 from .jobs import Body, Job
 from .limits import KINDS, Kind, Limits, limiter_statistics
 from .processes import ProcessPool, ProcessStatistics, open_process_pool
@@ -27,6 +28,8 @@ W = TypeVar("W")
 Backend = Literal["auto", "thread", "process", "inline"]
 
 _GUESSED_RUN_S = 0.01
+_MAX_RETRY_AFTER_S = 3.0
+"""Servers close a connection that is idle for longer than a few seconds, and who waits is idle."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +60,7 @@ class Offloader:
         self._pool = pool
         self._threads = ThreadBackend()
         self._counters: dict[Kind, WorkCounters] = {kind: WorkCounters() for kind in KINDS}
+        self._told: dict[Kind, ToldToComeBack] = {kind: ToldToComeBack() for kind in KINDS}
 
     async def run(self, job: Job[R], body: Body, *args: Any, admitted: bool = False) -> R:
         """Return what ``job`` makes of ``body`` and ``args``.
@@ -97,9 +101,12 @@ class Offloader:
             return
         counters = self._counters[kind]
         counters.refused += 1
-        # When half the queue ahead will have run.
-        ahead = (now.tasks_waiting + 1) / 2
+        # When half the queue will have run, and all who have been told to come back. Told less, a crowd comes
+        # back again and again, and its refusals take from the work what they cost the event loop.
+        ahead = (now.tasks_waiting + 1) / 2 + self._told[kind].count()
         retry_after = ahead * counters.mean_run_s(_GUESSED_RUN_S) / max(now.total_tokens, 1)
+        retry_after = min(retry_after, _MAX_RETRY_AFTER_S)
+        self._told[kind].add(retry_after)
         raise Overloaded(f"The queue for {kind} work is full ({now.tasks_waiting} waiting).", retry_after)
 
     def limiter(self, kind: Kind) -> CapacityLimiter:
