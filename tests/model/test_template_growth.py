@@ -32,6 +32,17 @@ def test_steps_run_out() -> None:
         pace.step()
 
 
+def test_a_strict_pace_counts_turns_apart() -> None:
+    calls: list[int] = []
+    pace = StrictPace(lambda: calls.append(1), 64, 0)
+    for _ in range(9 * 64):
+        pace.turn()
+    assert len(calls) == 9
+    with pytest.raises(TemplateTooCostly):
+        pace.turn()
+    pace.step()
+
+
 def test_characters_run_out_over_all_operations_together() -> None:
     pace = Pace(never, 0, 100)
     pace.build(60)

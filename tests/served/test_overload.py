@@ -132,12 +132,13 @@ ENDLESS += "{% endfor %}{% endfor %}"
 
 
 @pytest.mark.parametrize(
-    ("backend", "deadline_s", "status"), [("thread", 9, 400), ("thread", 0.1, 504), ("process", 0.1, 504)]
+    ("backend", "deadline_s", "statuses"),
+    [("thread", 30, {400}), ("thread", 1, {400, 504}), ("thread", 0.1, {504}), ("process", 1, {504})],
 )
 def test_a_template_that_loops_for_ever(
-    open_server: OpenServer, backend: str, deadline_s: float, status: int
+    open_server: OpenServer, backend: str, deadline_s: float, statuses: set[int]
 ) -> None:
-    """The sandbox's own bound ends it after some tenths of a second, a deadline before that."""
+    """A deadline ends it, and the process with it; without one, the sandbox's bound after seconds."""
     options = ("--trust-request-chat-template", "--offload", backend, "--limit-gil", "2", "--processes", "2")
     server = open_server("smollm2", *options)
     others: list[int] = []
@@ -155,8 +156,8 @@ def test_a_template_that_loops_for_ever(
     took = time.perf_counter() - began
     stop.set()
     thread.join()
-    assert reply.status == status
-    assert took < 3
+    assert reply.status in statuses
+    assert took < min(deadline_s, 10) + 2
     assert set(others) == {200}
     if backend == "process":
         until(lambda: figures(server)['trio_render_processes_lost_total{how="killed"}'] == 1, 2)

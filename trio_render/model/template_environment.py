@@ -205,7 +205,13 @@ def steps(pace: Pace, items: Iterable[Any]) -> Iterator[Any]:
 @jinja2.pass_context
 def _paced(context: Context, items: Any) -> Any:
     """Wrap what a loop goes over. Undefined is left to fail as it would."""
-    return items if isinstance(items, jinja2.Undefined) else steps(pace_of(context), items)
+    return items if isinstance(items, jinja2.Undefined) else _turns(pace_of(context), items)
+
+
+def _turns(pace: Pace, items: Iterable[Any]) -> Iterator[Any]:
+    for item in items:
+        pace.turn()
+        yield item
 
 
 @jinja2.pass_context
