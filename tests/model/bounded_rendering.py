@@ -1,19 +1,20 @@
-"""Renders one template in a process with a bound on its memory. Run apart: it may have to die.
+"""Renders one template in a process with bounds on its memory and its processor time, that it may die of.
 
-Reads the template from standard input; prints one line: how it ended. The process must be killed if it
-doesn't end.
+Reads the template from standard input; prints one line: how it ended.
 """
 
 import resource
 import sys
 import time
 
+SECONDS = 4
 MEMORY = 768 << 20
 """A prompt may have 64 MiB of characters of up to 4 bytes, and is copied a few times on its way."""
 
 
 def main() -> None:
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS))
     from trio_render.errors import InvalidRequest
     from trio_render.model.chat_template import ChatTemplate, TemplateInput
 

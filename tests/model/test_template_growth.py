@@ -35,9 +35,9 @@ def test_steps_run_out() -> None:
 def test_a_strict_pace_counts_turns_apart() -> None:
     calls: list[int] = []
     pace = StrictPace(lambda: calls.append(1), 64, 0)
-    for _ in range(6 * 64):
+    for _ in range(9 * 64):
         pace.turn()
-    assert len(calls) == 6
+    assert len(calls) == 9
     with pytest.raises(TemplateTooCostly):
         pace.turn()
     pace.step()

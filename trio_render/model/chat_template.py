@@ -17,7 +17,7 @@ __all__ = ["ChatTemplate", "TemplateInput"]
 Messages = Sequence[Mapping[str, Any]]
 
 _MAX_STEPS = 2_000_000
-_MAX_STRICT_STEPS = 1_000_000
+_MAX_STRICT_STEPS = 700_000
 _MAX_CHARS = 64 * 1024 * 1024
 _SHOWN_CHARS = 300
 _NO_TEMPLATE = (jinja2.TemplateError, RecursionError, SyntaxError, ValueError, OverflowError, MemoryError)

@@ -53,7 +53,7 @@ _CHUNK = 1 << 16
 _MAX_DEPTH = 400
 _MAX_WEIGHTS_KEPT = 10_000
 _WORK_PER_CHAR = 8
-_TURNS_PER_STEP = 6
+_TURNS_PER_STEP = 9
 """So bare loops go on for about as long as other work may, and what ends them sooner is a deadline."""
 _NUMBER = re.compile(r"\d{2,4}")
 _ASCII_CONVERSION = re.compile(r"[%)\d #+.\-hlL]a")
