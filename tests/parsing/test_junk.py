@@ -17,9 +17,9 @@ PIECES = [
     '"', '"', "'", "\\", "{", "}", "[", "]", "(", ")", ":", ",", "=", " ", "\n", "\r\n", "a", "é", "😀", "<",
     '"name": ', '"name": "f"', '{"name": "f", ', '"arguments": ', '"parameters": ', '"arguments": {"a": 1}',
     '{"name": "f", "arguments": {"a": [1, "}"]}}', '{"arguments": {"b": "\\u00e9"}, "name": "g"}', "null",
-    "{}",
-    '"\\ud83d\\ude00"', "f(", "f(a=1", "b='x')", "f(x=[1, (2, {'k': None})])", "to=functions.f", "-1.5", "|",
-    "final", "analysis", "functions.f:0", "f", "json", "1" * 500, " " * 700, "xy" * 400, "commentary json",
+    '"\\ud83d\\ude00"', "f(", "f(a=1", "b='x')", "f(x=[1, (2, {'k': None})])", "to=functions.f", "-1.5",
+    "{}", "|", "final", "analysis", "functions.f:0", "f", "json", "1" * 500, " " * 700, "xy" * 400,
+    "commentary json",
 ]  # fmt: skip
 
 

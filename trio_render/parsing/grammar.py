@@ -171,7 +171,9 @@ class Tools:
     Attributes:
         opens: markers that begin a region of calls, anywhere in the content; each with the number of
             steps of its first call that it has already taken, -1 where it is itself part of the first.
-        starts: the same, but only where nothing other than whitespace has come before.
+        before: by marker, characters of which one follows, perhaps behind whitespace, where a call begins;
+            only to be quicker about what is none.
+        starts: as ``opens``, but only where nothing other than whitespace has come before.
         closes: may follow a call, and is no content.
         variants: ways to write calls; the first that fits is taken.
         ids: how ids are made.
@@ -182,6 +184,7 @@ class Tools:
 
     opens: dict[str, int]
     variants: tuple[Variant, ...]
+    before: dict[str, str] = field(default_factory=dict)
     starts: dict[str, int] = field(default_factory=dict)
     closes: tuple[str, ...] = ()
     ids: IdStyle = "uuid"

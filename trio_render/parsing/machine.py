@@ -46,13 +46,15 @@ class Machine:
         self.buffer = state.look + text
         self.pos = 0
         self._final = final
+        length = len(self.buffer)
         while True:
-            held = HOLD_CHARS - len(state.raw) if self._holding else len(self.buffer)
-            self.end = min(len(self.buffer), self.pos + held)
+            self.end = length
+            if not state.committed and state.mode in _HOLDING:
+                self.end = min(length, self.pos + HOLD_CHARS - len(state.raw))
             if HANDLERS[state.mode](self):
                 continue
             room = HOLD_CHARS - len(state.raw)
-            if not self._holding or len(self.buffer) - self.pos < room:
+            if not self._holding or length - self.pos < room:
                 break
             self.take(room)
             self.fail()
@@ -75,22 +77,25 @@ class Machine:
         """Move over ``count`` characters and return them; markup that may still fail is kept."""
         text = self.buffer[self.pos : self.pos + count]
         self.pos += count
-        if self._holding:
-            self.state.raw += text
+        state = self.state
+        if not state.committed and state.mode in _HOLDING:
+            state.raw += text
         return text
 
     def skip_space(self) -> bool:
         """Move over whitespace. Return whether a character follows."""
-        match = _SPACE.match(self.buffer, self.pos, self.end)
-        if match and match.end() > self.pos:
-            self.take(match.end() - self.pos)
+        if self.pos < self.end and self.buffer[self.pos].isspace():
+            match = _SPACE.match(self.buffer, self.pos, self.end)
+            if match:
+                self.take(match.end() - self.pos)
         return self.pos < self.end
 
     def show_space(self) -> bool:
         """Show whitespace as content. Return whether a character follows."""
-        match = _SPACE.match(self.buffer, self.pos, self.end)
-        if match and match.end() > self.pos:
-            self.show(self.take(match.end() - self.pos))
+        if self.pos < self.end and self.buffer[self.pos].isspace():
+            match = _SPACE.match(self.buffer, self.pos, self.end)
+            if match:
+                self.show(self.take(match.end() - self.pos))
         return self.pos < self.end
 
     def peek(self) -> str:

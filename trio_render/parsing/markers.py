@@ -39,8 +39,13 @@ class Markers:
 
 
 @cache
-def markers(texts: tuple[str, ...]) -> Markers:
-    """Return prepared markers: those of the tables, so few. Raises `ValueError` if one begins another."""
+def markers(texts: tuple[str, ...], before: tuple[tuple[str, str], ...] = ()) -> Markers:
+    """Return prepared markers: those of the tables, so few. Raises `ValueError` if one begins another.
+
+    Args:
+        before: markers, each with the characters of which one must follow it if any does.
+    """
+    following = dict(before)
     unique = tuple(dict.fromkeys(text for text in texts if text))
     for marker in unique:
         for other in unique:
@@ -48,7 +53,13 @@ def markers(texts: tuple[str, ...]) -> Markers:
                 raise ValueError(f"{marker!r} is the beginning of {other!r}")
     return Markers(
         unique,
-        re.compile("|".join(map(re.escape, unique))),
+        re.compile("|".join(_pattern(text, following.get(text)) for text in unique)),
         frozenset(marker[:n] for marker in unique for n in range(len(marker))),
         max(map(len, unique), default=0),
     )
+
+
+def _pattern(text: str, following: str | None) -> str:
+    if following is None:
+        return re.escape(text)
+    return rf"{re.escape(text)}(?=[\s{re.escape(following)}]|\Z)"

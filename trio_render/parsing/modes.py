@@ -109,8 +109,11 @@ def _variant(machine: Machine) -> bool:
     for number, variant in enumerate(variants):
         if not variant.first or machine.peek() in variant.first:
             state.variant = number
-            state.mode = "steps" if variant.fence is None else "fence"
-            return True
+            if variant.fence is None:
+                state.mode = "steps"
+                return _steps(machine)
+            state.mode = "fence"
+            return _fence(machine)
     return machine.fail()
 
 
@@ -124,7 +127,7 @@ def _fence(machine: Machine) -> bool:
             return False if marker == "" else machine.fail()
         machine.take(len(marker))
     machine.state.mode = "item"
-    return True
+    return _item(machine)
 
 
 def _item(machine: Machine) -> bool:
@@ -140,7 +143,7 @@ def _item(machine: Machine) -> bool:
         state.raw = state.space = ""
         return True
     state.mode = "steps"
-    return True
+    return _steps(machine)
 
 
 _STEPS: dict[type[Step], Callable[[Machine, Any], bool]] = {
@@ -157,9 +160,14 @@ _STEPS: dict[type[Step], Callable[[Machine, Any], bool]] = {
 def _steps(machine: Machine) -> bool:
     state = machine.state
     steps = machine.plan.steps(state)
-    if state.step < len(steps):
+    # The machine looks further once the name is sent: it must go round for that.
+    committed = state.committed
+    while state.step < len(steps):
         step = steps[state.step]
-        return _STEPS[type(step)](machine, step)
+        if not _STEPS[type(step)](machine, step):
+            return False
+        if state.mode != "steps" or state.committed != committed:
+            return True
     if not state.committed:
         return machine.fail()
     machine.sink.end(state.n_calls - 1)

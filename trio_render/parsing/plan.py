@@ -34,6 +34,7 @@ class ParsePlan:
     channels: Channels | None = None
     tools_wanted: bool = False
     schemas: Mapping[str, Any] = field(default_factory=dict)
+    _markers: tuple[Markers, Markers] = field(init=False, repr=False, compare=False)
 
     @property
     def starts(self) -> Mapping[str, int]:
@@ -51,10 +52,17 @@ class ParsePlan:
 
     def steps(self, state: ParserState) -> Sequence[Step]:
         """Return the steps of a call."""
-        return self.variants[state.variant].steps
+        return () if self.tools is None else self.tools.variants[state.variant].steps
 
     def content_markers(self, reasoned: bool) -> Markers:
         """Return what ends content; a stray end of reasoning too, which is no content."""
+        return self._markers[reasoned]
+
+    def __post_init__(self) -> None:
+        """Prepare what is asked for most."""
+        object.__setattr__(self, "_markers", (self._in_content(False), self._in_content(True)))
+
+    def _in_content(self, reasoned: bool) -> Markers:
         texts: list[str] = []
         if self.tools is not None:
             texts += self.tools.opens
@@ -64,7 +72,7 @@ class ParsePlan:
                 texts += self.reasoning.opens
         if self.channels is not None:
             texts += (self.channels.start, self.channels.channel)
-        return markers(tuple(texts))
+        return markers(tuple(texts), () if self.tools is None else tuple(self.tools.before.items()))
 
     @property
     def reasoning_markers(self) -> Markers:

@@ -70,6 +70,7 @@ _DEEPSEEK_CALL_END = "<\uff5ctool\u2581call\u2581end\uff5c>"
 
 _LLAMA3_JSON = Tools(
     opens={"<|python_tag|>": 0, "{": -1},
+    before={"{": '"'},
     variants=(
         Variant(
             (JsonObject(arguments=("parameters", "arguments"), needs_arguments=True, strict=True),),
@@ -251,6 +252,7 @@ TOOLS: dict[str, Tools] = {
     ),
     "xlam": Tools(
         opens={"<tool_call>": 0, "[TOOL_CALLS]": 0, "```json": 0, "```\n": 0},
+        before={"```json": "[", "```\n": "["},
         starts={"[": -1},
         variants=(_listed("</tool_call>", "```", strict=True),),
         closes=("</tool_call>", "```"),
