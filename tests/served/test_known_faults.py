@@ -165,7 +165,7 @@ def test_anyio_787_errors_that_meet_a_disconnect(open_server: OpenServer) -> Non
         with server.raw() as client:
             client.sendall(too_long)
             time.sleep(rng.random() * 0.002)
-    until(lambda: not any(borrowed(server).values()), 3)
+    until(lambda: not any(borrowed(server).values()), 10)
     refused = server.post(COMPLETION_RENDER, {"prompt": ["one", "hello " * 9000]})
     assert refused.status == 400
     assert server.post(RENDER, SMALL_RENDER).status == 200
