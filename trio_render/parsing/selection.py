@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Literal
 
 from ..errors import ModelLoadError
 from ..model.loading import Model
@@ -43,13 +43,34 @@ def resolve_parsers(policy: Policy, model: Model) -> tuple[str | None, str | Non
         ModelLoadError: a name that no family has.
     """
     evidence = model.parser_evidence
-    reasoning = _resolved(policy.reasoning_parser, REASONING, REASONING_PARSERS, "openai_gptoss", evidence)
-    tools = _resolved(policy.tool_call_parser, TOOLS, TOOL_CALL_PARSERS, "openai", evidence)
+    template = "" if model.template is None else model.template.source
+    reasoning = _resolved(
+        policy.reasoning_parser,
+        # A model may have the tokens without ever reasoning, and all its answers would be reasoning.
+        {
+            name: (family.signs, template if family.starts_inside else evidence)
+            for name, family in REASONING.items()
+        },
+        REASONING_PARSERS,
+        "openai_gptoss",
+        evidence,
+    )
+    tools = _resolved(
+        policy.tool_call_parser,
+        {name: (family.signs, evidence) for name, family in TOOLS.items()},
+        TOOL_CALL_PARSERS,
+        "openai",
+        evidence,
+    )
     return reasoning, tools
 
 
 def _resolved(
-    name: str | None, table: Mapping[str, Any], known: Sequence[str], harmony: str, evidence: str
+    name: str | None,
+    signs: Mapping[str, tuple[Sequence[str], str]],
+    known: Sequence[str],
+    harmony: str,
+    evidence: str,
 ) -> str | None:
     if name is None or name in known:
         return name
@@ -58,9 +79,9 @@ def _resolved(
     if all(sign in evidence for sign in CHANNELS[harmony].signs):
         return harmony
     fitting = {
-        family: sum(map(len, entry.signs))
-        for family, entry in table.items()
-        if entry.signs and all(sign in evidence for sign in entry.signs)
+        family: sum(map(len, texts))
+        for family, (texts, where) in signs.items()
+        if texts and all(text in where for text in texts)
     }
     return max(fitting, key=fitting.__getitem__) if fitting else None
 

@@ -46,7 +46,7 @@ REASONING: dict[str, Reasoning] = {
         ("Here is my response:", "Here's my response:"),
         signs=("Here is my thought process:",),
     ),
-    "olmo3": Reasoning(_THINK, _END_THINK, starts_inside=True, signs=("</think>", "OLMo")),
+    "olmo3": Reasoning(_THINK, _END_THINK, starts_inside=True, signs=("<think>", "huggingface.co/allenai")),
     "seed_oss": Reasoning(
         ("<seed:think>",),
         ("</seed:think>",),

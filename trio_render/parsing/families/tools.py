@@ -34,7 +34,8 @@ _HERMES = Tools(
         ('<tool_call>\n{"name": "%s", "arguments": ', "}\n</tool_call>"),
         ('<tool_call>{"name": "%s", "arguments": ', "}</tool_call>"),
     ),
-    signs=("<tool_call>", '{"name": '),
+    # Templates write the object with its quotation marks escaped, or not at all.
+    signs=("<tool_call>",),
 )
 
 _QWEN3_XML = Tools(
@@ -196,7 +197,7 @@ TOOLS: dict[str, Tools] = {
                 )
             ),
         ),
-        signs=("<arg_key>",),
+        signs=("<tool_call>", "<arg_key>"),
     ),
     "kimi_k2": Tools(
         opens={"<|tool_calls_section_begin|>": 0},
@@ -256,6 +257,6 @@ TOOLS: dict[str, Tools] = {
         starts={"[": -1},
         variants=(_listed("</tool_call>", "```", strict=True),),
         closes=("</tool_call>", "```"),
-        signs=("xLAM",),
+        signs=("xLAM", '"arguments": '),
     ),
 }
