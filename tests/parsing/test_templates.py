@@ -123,7 +123,8 @@ TEMPLATES = {
         "deepseek-ai/DeepSeek-R1",
         "<think>\n{{ reasoning }}\n</think>\n\n{{ content }}" + DEEPSEEK["all"] + EACH
         + "{{ '\n' if not loop.first }}" + DEEPSEEK["call"] + "function" + DEEPSEEK["sep"]
-        + "{{ call.name }}\n```json\n{{ call.arguments | tojson }}\n```" + DEEPSEEK["end"] + END + DEEPSEEK["end_all"],
+        + "{{ call.name }}\n```json\n{{ call.arguments | tojson }}\n```" + DEEPSEEK["end"] + END
+        + DEEPSEEK["end_all"],
         "deepseek_v3",
         "deepseek_r1",
         extra="<\uff5cUser\uff5c>",
@@ -179,7 +180,8 @@ TEMPLATES = {
         "openai/gpt-oss-20b",
         "<|channel|>analysis<|message|>{{ reasoning }}<|end|>"
         "<|start|>assistant<|channel|>commentary<|message|>{{ content }}<|end|>" + EACH
-        + "<|start|>assistant to=functions.{{ call.name }}<|channel|>commentary json<|message|>{{ call.arguments | tojson }}<|call|>" + END,
+        + "<|start|>assistant to=functions.{{ call.name }}<|channel|>commentary json<|message|>"
+        "{{ call.arguments | tojson }}<|call|>" + END,
         "openai",
         "openai_gptoss",
     ),
