@@ -30,6 +30,7 @@ log = logging.getLogger("trio_render.app")
 _LOOK_S = 0.1
 _KEEPALIVE = (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3))
 _SEND_BYTES = 64 * 1024
+_HEAD_BYTES = 4096
 _POLLRDHUP = getattr(select, "POLLRDHUP", None)
 
 
@@ -65,7 +66,10 @@ class _PeerWatch:
 
 
 class _BoundedTCPServer(TCPServer):
-    """hypercorn's connection, with a deadline on every send and an eye on the peer's end."""
+    """hypercorn's connection, with a deadline on every send and an eye on the peer's end.
+
+    The head of an answer whose length is known is sent together with what follows it.
+    """
 
     watch: _PeerWatch
     write_timeout_s: float
@@ -73,6 +77,7 @@ class _BoundedTCPServer(TCPServer):
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
         self._reading = trio.CancelScope()
+        self._head = b""
 
     async def run(self) -> None:
         sock = _socket(self.stream)
@@ -100,10 +105,15 @@ class _BoundedTCPServer(TCPServer):
         if not isinstance(event, RawData):
             await super().protocol_send(event)
             return
+        if not self._head and _is_head(event.data):
+            # A second send costs as much as all the rest of a small answer.
+            self._head = event.data
+            return
+        data, self._head = self._head + event.data, b""
         sent = False
         try:
             async with self.send_lock:
-                sent = await self._send(event.data)
+                sent = await self._send(data)
         finally:
             if not sent:
                 with trio.CancelScope(shield=True):
@@ -127,6 +137,11 @@ class _BoundedTCPServer(TCPServer):
         ):
             return False
         return True
+
+
+def _is_head(data: bytes) -> bool:
+    """Say whether something follows at once, if it is only nothing: hypercorn sends an answer's end, too."""
+    return data.startswith(b"HTTP/1.1 ") and b"\r\ncontent-length: " in data[:_HEAD_BYTES]
 
 
 def _socket(stream: Any) -> trio.socket.SocketType:
