@@ -12,6 +12,7 @@ from trio_render import DeadlineExceeded, InvalidRequest
 from trio_render.offload.limits import Kind
 
 from .body import read_json_body
+from .errors import BodyTimeout
 from .services import Services
 
 __all__ = ["KIND_OF", "answer_json"]
@@ -34,17 +35,23 @@ async def answer_json(services: Services, work: Callable[[list[bytes]], Awaitabl
 
     Raises:
         Overloaded: the queue for its kind of work is full; the body has not been looked at.
+        BodyTimeout: the body is not complete within ``body_timeout_s``.
         DeadlineExceeded: the request's time is over; its work has stopped.
         RenderError: see `read_json_body`, and what ``work`` raises.
     """
     timeout_s = _timeout_s(request, services.settings.request_timeout_s)
-    with trio.move_on_after(timeout_s):
+    body_timeout_s = services.settings.body_timeout_s
+    began = trio.current_time()
+    with trio.CancelScope(deadline=began + min(body_timeout_s, timeout_s)) as scope:
         # Most were refused in app.early; not those whose path it doesn't know as it was written.
         services.offloader.check_admission(KIND_OF[request.path])
         body = await read_json_body(request, services.settings)
+        scope.deadline = began + timeout_s
         return Response(await work(body), content_type="application/json")
     if not g.get("body_is_read", False):
         g.body_is_hopeless = True
+        if body_timeout_s < timeout_s:
+            raise BodyTimeout(f"The request's body did not arrive within {body_timeout_s:g} s.")
     raise DeadlineExceeded(f"The request was not done within {timeout_s:g} s.")
 
 

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterable
 import trio
 from quart import Request, g
 
-from .errors import BodyTimeout, BodyTooLarge, UnsupportedContentType
+from .errors import BodyTooLarge, UnsupportedContentType
 from .settings import Settings
 
 __all__ = ["body_is_done", "discard", "read_json_body"]
@@ -17,12 +17,11 @@ _DISCARD_S = 5.0
 
 
 async def read_json_body(request: Request, settings: Settings) -> list[bytes]:
-    """Return the body's chunks as they arrived; the worker joins them.
+    """Return the body's chunks as they arrived; the worker joins them. How long it takes is up to the caller.
 
     Raises:
         UnsupportedContentType: declared as something other than JSON.
         BodyTooLarge: declared or counted over ``max_body``, chunked bodies included.
-        BodyTimeout: not complete within ``body_timeout_s``.
     """
     _check_content_type(request.headers.get("Content-Type"))
     if request.content_length is not None and request.content_length > settings.max_body:
@@ -30,16 +29,12 @@ async def read_json_body(request: Request, settings: Settings) -> list[bytes]:
         raise _too_large(settings)
     chunks: list[bytes] = []
     size = 0
-    with trio.move_on_after(settings.body_timeout_s) as scope:
-        async for chunk in request.body:
-            size += len(chunk)
-            if size > settings.max_body:
-                g.body_is_hopeless = True
-                raise _too_large(settings)
-            chunks.append(chunk)
-    if scope.cancelled_caught:
-        g.body_is_hopeless = True
-        raise BodyTimeout(f"The request's body did not arrive within {settings.body_timeout_s:g} s.")
+    async for chunk in request.body:
+        size += len(chunk)
+        if size > settings.max_body:
+            g.body_is_hopeless = True
+            raise _too_large(settings)
+        chunks.append(chunk)
     g.body_is_read = True
     return chunks
 

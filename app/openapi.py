@@ -11,6 +11,12 @@ from trio_render.protocol.chat import ChatCompletion, ChatRequest
 from trio_render.protocol.completion import Completion, CompletionRequest
 from trio_render.protocol.derender import DerenderChatRequest, DerenderCompletionRequest
 from trio_render.protocol.generate import GenerateRequest
+from trio_render.protocol.stream import (
+    DerenderChatChunk,
+    DerenderCompletionChunk,
+    DerenderedChatChunk,
+    DerenderedCompletionChunk,
+)
 from trio_render.protocol.tokenize import (
     DetokenizeRequest,
     DetokenizeResponse,
@@ -26,14 +32,14 @@ _POSTS: dict[str, tuple[str, Any, Any]] = {
     "/v1/chat/completions/render": ("Render a chat into token ids", ChatRequest, GenerateRequest),
     "/v1/completions/render": ("Render prompts into token ids", CompletionRequest, list[GenerateRequest]),
     "/v1/chat/completions/derender": (
-        "Derender token ids into a chat completion",
-        DerenderChatRequest,
-        ChatCompletion,
+        "Derender token ids into a chat completion, or a chunk of them into the next chunk of one",
+        DerenderChatRequest | DerenderChatChunk,
+        ChatCompletion | DerenderedChatChunk,
     ),
     "/v1/completions/derender": (
-        "Derender token ids into a completion",
-        DerenderCompletionRequest,
-        Completion,
+        "Derender token ids into a completion, or a chunk of them into the next chunk of one",
+        DerenderCompletionRequest | DerenderCompletionChunk,
+        Completion | DerenderedCompletionChunk,
     ),
     "/tokenize": ("Text or chat to token ids", TokenizeRequest | TokenizeChatRequest, TokenizeResponse),
     "/detokenize": ("Token ids to text", DetokenizeRequest, DetokenizeResponse),
@@ -65,7 +71,7 @@ _ERROR = {
 
 def openapi_document(version: str) -> dict[str, Any]:
     """Return the document as plain data."""
-    # msgspec refuses unions of two structs in schemas, so the two forms of /tokenize become an anyOf here.
+    # msgspec refuses unions of two structs in schemas, so they become an anyOf here.
     types = [type_ for _, *pair in _POSTS.values() for type_ in pair] + [type_ for _, type_ in _GETS.values()]
     flat = [arm for type_ in types if type_ is not None for arm in _arms(type_)]
     schemas, components = msgspec.json.schema_components(flat, ref_template="#/components/schemas/{name}")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from . import hops, probe
+from . import hops, probe, streams
 
 __all__: list[str] = []
 
@@ -52,6 +52,29 @@ def probe_command(
 def hops_command(repeats: int, model: Path | None, json_file: Path | None) -> None:
     """What does one hop cost, by where it goes and how much it carries?"""
     hops.run(repeats, model, json_file)
+
+
+@main.command("streams")
+@click.option("--streams", "n_streams", default=20, help="Streams at once.", show_default=True)
+@click.option("--tokens", default=2048, help="Tokens per stream.", show_default=True)
+@click.option("--chunks", default="1,8", help="Tokens per chunk.", show_default=True)
+@click.option("--runs", default=3, help="Measurements of each; the medians are shown.", show_default=True)
+@click.option("--quick", is_flag=True, help="One run of 256 tokens.")
+@_model
+@_json
+def streams_command(
+    n_streams: int,
+    tokens: int,
+    chunks: str,
+    runs: int,
+    quick: bool,
+    model: Path | None,
+    json_file: Path | None,
+) -> None:
+    """What does a chunk of a stream cost, beside the framework itself?"""
+    sizes = [int(n) for n in chunks.split(",")]
+    plan = streams.Plan(n_streams, 256 if quick else tokens, sizes, 1 if quick else runs)
+    streams.run(plan, model, json_file)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Servers to measure: our own in any mode, and an honest base line on asyncio with a raw executor."""
+"""Servers to measure: our own in any mode, and base lines: a raw executor on asyncio, an empty handler."""
 
 from __future__ import annotations
 
@@ -18,10 +18,13 @@ def served(mode: str, model: Path, options: tuple[str, ...] = ()) -> Iterator[st
     """Yield the URL of a server on loopback, which ends with the block.
 
     Args:
-        mode: ``executor`` for the base line; else a value of ``--offload``.
+        mode: ``executor`` for the base line, ``empty`` for one that does nothing; else a value of
+            ``--offload``.
     """
     if mode == "executor":
         command = [sys.executable, "-m", "bench.raw_executor", str(model)]
+    elif mode == "empty":
+        command = [sys.executable, "-m", "bench.empty_server", *options]
     else:
         command = [sys.executable, "-m", "app", "serve", "--model", str(model), "--port", "0"]
         command += ["--offload", mode, "--log-level", "warning", *options]

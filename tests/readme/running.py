@@ -92,12 +92,12 @@ def request(
 
 
 def masked(text: str) -> Any:
-    """A JSON text's value, with random ids and timestamps made equal."""
+    """A JSON text's value, with random ids, timestamps, and states that hold them made equal."""
     value = json.loads(re.sub(r"[0-9a-f]{32}", "#", text))
 
     def without_times(value: Any) -> Any:
         if isinstance(value, dict):
-            return {k: 0 if k == "created" else without_times(v) for k, v in value.items()}
+            return {k: 0 if k in ("created", "stream_state") else without_times(v) for k, v in value.items()}
         return [without_times(item) for item in value] if isinstance(value, list) else value
 
     return without_times(value)

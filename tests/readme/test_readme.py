@@ -19,6 +19,7 @@ import click
 import pytest
 from readme.blocks import BLOCKS, PROSE, README, ROOT, Block, codes, of_kind, section, table, with_output
 from readme.running import Server, ask, masked, request, serving
+from served.websocket import WebSocket
 
 import trio_render
 from app.cli import serve
@@ -64,7 +65,7 @@ def test_there_are_no_code_blocks_of_another_form() -> None:
 
 def test_there_is_something_to_run() -> None:
     kinds = [block.kind for block in BLOCKS]
-    assert [kinds.count(kind) for kind in ("setup", "curl", "python", "bench")] == [2, 5, 3, 1]
+    assert [kinds.count(kind) for kind in ("setup", "curl", "python", "bench")] == [2, 6, 4, 1]
 
 
 # ------------------------------------------------------------ the two commands
@@ -204,16 +205,18 @@ def test_the_endpoints_are_those_of_the_server(demo: Server) -> None:
 def test_what_is_not_here_yet_is_not_here(demo: Server) -> None:
     for path in ("/v1/completions", "/v1/chat/completions"):
         assert request("POST", demo.url + path, b"{}")[0] == 404
-    chunk = {
-        "stream": True,
-        "generate_chunk": {"request_id": "x", "choices": [{"index": 0, "token_ids": [5]}]},
-    }
-    for path, body in [
-        ("/v1/completions/derender", chunk),
-        ("/v1/completions/render", {"prompt": "Hi", "prompt_embeds": "AA=="}),
-    ]:
-        status, answer = request("POST", demo.url + path, json.dumps(body).encode())
-        assert (status, json.loads(answer)["error"]["param"]) in [(400, "stream"), (400, "prompt_embeds")]
+    body = {"prompt": "Hi", "prompt_embeds": "AA=="}
+    status, answer = request("POST", f"{demo.url}/v1/completions/render", json.dumps(body).encode())
+    assert (status, json.loads(answer)["error"]["param"]) == (400, "prompt_embeds")
+
+
+def test_the_websocket_answers_as_shown(demo: Server) -> None:
+    rows = [[[json.loads(code) for code in codes(cell)] for cell in row] for row in table("Streams")]
+    with WebSocket(int(demo.url.rsplit(":", 1)[1]), "/v1/chat/completions/derender") as ws:
+        for (sent,), shown in rows:
+            ws.send(sent)
+            for choice in shown:
+                assert ws.receive()["choices"] == [choice]
 
 
 OPTIONS = {param.opts[0]: param for param in serve.params}

@@ -11,6 +11,7 @@ from typing import Any, Literal, TypeVar, final
 
 from anyio import CapacityLimiter
 from anyio.lowlevel import checkpoint as loop_checkpoint
+from anyio.lowlevel import checkpoint_if_cancelled
 
 from ..errors import Overloaded
 from .crowd import ToldToComeBack
@@ -30,6 +31,7 @@ Backend = Literal["auto", "thread", "process", "inline"]
 _GUESSED_RUN_S = 0.01
 _MAX_RETRY_AFTER_S = 3.0
 """Servers close a connection that is idle for longer than a few seconds, and who waits is idle."""
+_COME_ROUND_S = 0.0005
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +61,7 @@ class Offloader:
         self._queue_limit = queue_limit
         self._pool = pool
         self._threads = ThreadBackend()
+        self._came_round = 0.0
         self._counters: dict[Kind, WorkCounters] = {kind: WorkCounters() for kind in KINDS}
         self._told: dict[Kind, ToldToComeBack] = {kind: ToldToComeBack() for kind in KINDS}
 
@@ -76,7 +79,7 @@ class Offloader:
         """
         counters = self._counters[job.kind]
         if self.backend == "inline" or (self.backend == "auto" and sum(map(len, body)) < job.inline_below):
-            await loop_checkpoint()
+            await self._let_others_run()
             return self._run_inline(counters, job, body, args)
         if not admitted:
             self.check_admission(job.kind)
@@ -96,8 +99,10 @@ class Offloader:
     def check_admission(self, kind: Kind) -> None:
         """Raise `Overloaded` if a job of this kind would meet a full queue now. Costs nothing else."""
         limiter = self._limits.of(kind)
+        if limiter.borrowed_tokens < limiter.total_tokens:
+            return
         now = limiter.statistics()
-        if now.borrowed_tokens < now.total_tokens or now.tasks_waiting < self._queue_limit:
+        if now.tasks_waiting < self._queue_limit:
             return
         counters = self._counters[kind]
         counters.refused += 1
@@ -132,6 +137,15 @@ class Offloader:
             gil=limiter_statistics(self._limits.gil),
             processes=None if self._pool is None else self._pool.statistics(),
         )
+
+    async def _let_others_run(self) -> None:
+        """Let the event loop come round, but not for each of many small jobs: that costs as much as they."""
+        now = time.perf_counter()
+        if now - self._came_round < _COME_ROUND_S:
+            await checkpoint_if_cancelled()
+            return
+        self._came_round = now
+        await loop_checkpoint()
 
     def _limiters(self, job: Job[Any]) -> list[CapacityLimiter]:
         kind = self._limits.of(job.kind)
