@@ -21,9 +21,9 @@ Covered (`project#number`), for whole answers only where a fault also concerns s
 - test_costs: sglang#34740, vllm#24910, cheshire-cat#1118, vllm#4699, vllm#5206
 - test_shared_tokenizer: tokenizers#537, transformers#47085
 - test_http: vllm#386, hypercorn#284
-- test_parsing: livekit-agents#5840, vllm#28806, vllm#10395, vllm#55082, vllm#19056, vllm#9209, mlx-lm#1375 (ids
-  that are made), vllm#55195, vllm#42691, vllm-mlx#677, litellm#15166, vllm#19222, LocalAI#11791, vllm#46464,
-  frontend-crates#69, sglang#31912, vllm#55473 (whole answers)
+- test_parsing: livekit-agents#5840, vllm#28806, vllm#10395, vllm#55082, vllm#19056, vllm#9209,
+  mlx-lm#1375 (ids that are made), vllm#55195, vllm#42691, vllm-mlx#677, litellm#15166, vllm#19222,
+  LocalAI#11791, vllm#46464, frontend-crates#69, sglang#31912, vllm#55473 (whole answers)
 - offload/test_known_faults: anyio#71, trio#810, anyio#947, anyio#787, trio#548
 - served/test_known_faults, and its docstring for what other tests over a socket cover: vllm#24910 (probe),
   vllm-mlx#416, vllm#38157 (large answers), ATOM#1562, anyio#787 (clients that go), hypercorn#322,

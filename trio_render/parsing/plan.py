@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from .grammar import Channels, Fence, Literally, Reasoning, Step, Tools, Variant
+from .grammar import Channels, Fence, Literally, Params, Reasoning, Step, Tools, Variant
 from .markers import Markers, markers
 from .state import ParserState
 from .typing_rules import allowed_types
@@ -89,6 +89,13 @@ class ParsePlan:
         first = self.steps(state)[0]
         again = (first.text,) if isinstance(first, Literally) and self.repeats(state) else ()
         return markers((*tools.closes, *again))
+
+    def behind_params(self, step: Params) -> Markers:
+        """Return what may stand behind a parameter: the next one, or anything that ends the call."""
+        tools = self.tools
+        return markers(
+            (step.key_open, *step.close, *(() if tools is None else (*tools.closes, *tools.opens)))
+        )
 
     def repeats(self, state: ParserState) -> bool:
         """Say whether calls may follow each other in one region."""
