@@ -159,7 +159,8 @@ EDGES = {
     ),
     "a broken call among messages": Edge(
         HARMONY,
-        f'<|channel|>commentary to=functions.f<|message|>{{"a": <|call|>{START}<|channel|>analysis<|message|>r<|end|>'
+        '<|channel|>commentary to=functions.f<|message|>{"a": <|call|>'
+        f"{START}<|channel|>analysis<|message|>r<|end|>"
         f"{START}<|channel|>final<|message|>b<|return|>",
         '<|channel|>commentary to=functions.f<|message|>{"a": <|call|>b',
         reasoning="r",
