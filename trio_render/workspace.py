@@ -34,7 +34,8 @@ def workspace_of(model: Model, policy: Policy | None = None) -> Workspace:
     """
     policy = policy or Policy()
     reasoning, tools = resolve_parsers(policy, model)
-    policy = replace(policy, reasoning_parser=reasoning, tool_call_parser=tools)
+    if (reasoning, tools) != (policy.reasoning_parser, policy.tool_call_parser):
+        policy = replace(policy, reasoning_parser=reasoning, tool_call_parser=tools)
     if not policy.served_names:
         policy = replace(policy, served_names=(model.name,))
     return Workspace(model, policy, FragmentCache(model.tokenizer.table))

@@ -38,10 +38,12 @@ def read_params(machine: Machine, step: Params) -> bool:
 def _next(machine: Machine, step: Params) -> bool:
     state = machine.state
     if not machine.skip_space():
-        return _done(machine) if machine.at_end else False
-    marker = machine.marker(markers((step.key_open, *step.close)))
+        return _done(machine) if machine.at_end and state.has_args else False
+    marker = machine.marker(machine.plan.behind_params(step))
     if marker == "":
         return False
+    if marker is None:
+        return machine.broken()
     if marker != step.key_open:
         return _done(machine)
     machine.take(len(marker))

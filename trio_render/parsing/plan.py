@@ -90,6 +90,13 @@ class ParsePlan:
         again = (first.text,) if isinstance(first, Literally) and self.repeats(state) else ()
         return markers((*tools.closes, *again))
 
+    def behind_params(self, step: Params) -> Markers:
+        """Return what may stand behind a parameter: the next one, or anything that ends the call."""
+        tools = self.tools
+        return markers(
+            (step.key_open, *step.close, *(() if tools is None else (*tools.closes, *tools.opens)))
+        )
+
     def repeats(self, state: ParserState) -> bool:
         """Say whether calls may follow each other in one region."""
         return self.variants[state.variant].fence is None
