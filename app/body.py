@@ -19,11 +19,11 @@ async def read_json_body(request: Request, settings: Settings) -> list[bytes]:
 
     Raises:
         UnsupportedContentType: declared as something other than JSON.
-        BodyTooLarge: declared or counted over ``max_body``, chunked bodies included.
+        BodyTooLarge: declared or counted over ``largest_body``, chunked bodies included.
         BodyTimeout: not complete within ``body_timeout_s``.
     """
     _check_content_type(request.headers.get("Content-Type"))
-    if request.content_length is not None and request.content_length > settings.max_body:
+    if request.content_length is not None and request.content_length > settings.largest_body:
         g.body_is_hopeless = True
         raise _too_large(settings)
     chunks: list[bytes] = []
@@ -31,7 +31,7 @@ async def read_json_body(request: Request, settings: Settings) -> list[bytes]:
     with trio.move_on_after(settings.body_timeout_s) as scope:
         async for chunk in request.body:
             size += len(chunk)
-            if size > settings.max_body:
+            if size > settings.largest_body:
                 g.body_is_hopeless = True
                 raise _too_large(settings)
             chunks.append(chunk)
@@ -72,4 +72,4 @@ def _check_content_type(value: str | None) -> None:
 
 
 def _too_large(settings: Settings) -> BodyTooLarge:
-    return BodyTooLarge(f"The request's body is over the limit of {settings.max_body} bytes.")
+    return BodyTooLarge(f"The request's body is over the limit of {settings.largest_body} bytes.")

@@ -27,6 +27,7 @@ class Policy:
         reasoning_parser, tool_call_parser: families that outputs are parsed for, by name; ``None``: not.
             ``auto``: a workspace looks them up in its model's files.
         enable_auto_tool_choice: accept ``tool_choice="auto"``, the default of requests with tools.
+        enable_prompt_embeds: accept ``prompt_embeds``. Needs PyTorch, which a workspace then imports.
     """
 
     served_names: tuple[str, ...] = ()
@@ -37,6 +38,7 @@ class Policy:
     reasoning_parser: str | None = None
     tool_call_parser: str | None = None
     enable_auto_tool_choice: bool = False
+    enable_prompt_embeds: bool = False
 
     def answer_name(self, model_name: str) -> str:
         """Return the name that answers carry."""
