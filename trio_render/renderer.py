@@ -25,7 +25,7 @@ from .protocol.tokenize import TokenizeChatRequest, TokenizeRequest, TokenizeRes
 from .render import typed, wire
 from .render.completion import CompletionPlan
 from .render.embeds.lifting import LIFT_FROM_BYTES, lift_embeds
-from .render.prompt_embeds import check_prompt_embeds, prompt_embeds
+from .render.prompt_embeds import check_prompt_embeds, prompt_embeds, token_ids_only
 from .workspace import Workspace
 
 if TYPE_CHECKING:
@@ -168,9 +168,7 @@ class Renderer:
             await self.offloader.run(_CHECK_PROMPT_EMBEDS, *_embeds_arguments(text), admitted=True)
 
         await fan_out(check, texts, self.offloader.limit("prompt_embeds"))
-        raise InvalidRequest(
-            "prompt_embeds are valid, but rendering makes requests of token ids only.", "prompt_embeds"
-        )
+        raise token_ids_only()
 
     @property
     def limiter(self) -> CapacityLimiter:

@@ -14,6 +14,7 @@ import mmap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from ..errors import InvalidRequest
 from ..model.loading import Model
 from ..workspace import Checkpoint, Workspace
 from .embeds.base64_text import decode_base64
@@ -33,7 +34,7 @@ from .embeds.torch_file import LEGACY_MAGIC, ZIP_MAGIC, legacy_layout, zip_layou
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["check_prompt_embeds", "prompt_embeds", "read_prompt_embeds"]
+__all__ = ["check_prompt_embeds", "prompt_embeds", "read_prompt_embeds", "token_ids_only"]
 
 _BLOCK_ELEMENTS = 256 * 1024
 """What is copied and checked at a time, in well under a millisecond."""
@@ -51,6 +52,11 @@ def check_prompt_embeds(
 ) -> None:
     """Do what `prompt_embeds` does, for its errors alone: a tensor is much to send back from a process."""
     prompt_embeds(workspace, checkpoint, body, text)
+
+
+def token_ids_only() -> InvalidRequest:
+    """Return what rendering answers to valid embeddings."""
+    return refusal("prompt_embeds are valid, but rendering makes requests of token ids only.")
 
 
 def read_prompt_embeds(model: Model, text: str | Sequence[bytes], checkpoint: Checkpoint) -> torch.Tensor:
