@@ -11,7 +11,7 @@ from quart import Request, Response, g, request
 from trio_render import DeadlineExceeded, InvalidRequest
 from trio_render.offload.limits import Kind
 
-from .body import read_json_body
+from .body import forget, read_json_body
 from .services import Services
 
 __all__ = ["answer_json"]
@@ -33,7 +33,10 @@ async def answer_json(
     with trio.move_on_after(timeout_s):
         services.offloader.check_admission(kind)
         body = await read_json_body(request, services.settings)
-        return Response(await work(body), content_type="application/json")
+        try:
+            return Response(await work(body), content_type="application/json")
+        finally:
+            await forget(body)
     if not g.get("body_is_read", False):
         g.body_is_hopeless = True
     raise DeadlineExceeded(f"The request was not done within {timeout_s:g} s.")

@@ -8,10 +8,11 @@ from quart import Request, g
 from .errors import BodyTimeout, BodyTooLarge, UnsupportedContentType
 from .settings import Settings
 
-__all__ = ["body_is_done", "read_json_body"]
+__all__ = ["body_is_done", "forget", "read_json_body"]
 
 _DISCARD_BYTES = 16 * 1024 * 1024
 _DISCARD_S = 5.0
+_FORGET_AT_ONCE = 32
 
 
 async def read_json_body(request: Request, settings: Settings) -> list[bytes]:
@@ -40,6 +41,14 @@ async def read_json_body(request: Request, settings: Settings) -> list[bytes]:
         raise BodyTimeout(f"The request's body did not arrive within {settings.body_timeout_s:g} s.")
     g.body_is_read = True
     return chunks
+
+
+async def forget(chunks: list[bytes]) -> None:
+    """Empty a list of chunks in steps: to free 90 MB at once takes milliseconds of the event loop."""
+    while len(chunks) > _FORGET_AT_ONCE:
+        del chunks[-_FORGET_AT_ONCE:]
+        await trio.lowlevel.cancel_shielded_checkpoint()
+    chunks.clear()
 
 
 async def body_is_done(request: Request) -> bool:

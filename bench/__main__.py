@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from . import hops, probe
+from . import embeds, hops, probe
 
 __all__: list[str] = []
 
@@ -52,6 +52,16 @@ def probe_command(
 def hops_command(repeats: int, model: Path | None, json_file: Path | None) -> None:
     """What does one hop cost, by where it goes and how much it carries?"""
     hops.run(repeats, model, json_file)
+
+
+@main.command("embeds")
+@click.option("--rows", default="2048,8192", help="Rows per tensor, each 4096 wide.", show_default=True)
+@click.option("--runs", default=5, help="Measurements of each; the medians are shown.", show_default=True)
+@_model
+@_json
+def embeds_command(rows: str, runs: int, model: Path | None, json_file: Path | None) -> None:
+    """What do prompt embeddings cost, and how late is the event loop beside them?"""
+    embeds.run([int(n) for n in rows.split(",")], runs, model, json_file)
 
 
 if __name__ == "__main__":

@@ -134,8 +134,14 @@ class Renderer:
         embeddings are checked, each in a job of its own, and then refused.
         """
         start, embeds = await self._completion_start(body, request_id)
-        if embeds:
-            await self._refuse_embeds(embeds)
+        try:
+            if embeds:
+                await self._refuse_embeds(embeds)
+        finally:
+            for text in embeds:
+                if isinstance(text, list):
+                    # The error's traceback must not keep the body's chunks: its owner frees them as it likes.
+                    text.clear()
 
         async def group(plan: CompletionPlan) -> bytes:
             return await self.offloader.run(_COMPLETION_JSON, (), plan, admitted=True)

@@ -44,7 +44,11 @@ def prompt_embeds(
     workspace: Workspace, checkpoint: Checkpoint, body: Sequence[bytes], text: str | None = None
 ) -> torch.Tensor:
     """Return `read_prompt_embeds` of ``text``, or else of the base64 text in ``body``; a job."""
-    return read_prompt_embeds(workspace.model, body if text is None else text, checkpoint)
+    try:
+        return read_prompt_embeds(workspace.model, body if text is None else text, checkpoint)
+    except InvalidRequest as error:
+        # Its traceback keeps the payload, and the event loop would be the one to free that.
+        raise error.with_traceback(None) from None
 
 
 def check_prompt_embeds(
