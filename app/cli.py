@@ -94,7 +94,7 @@ def main() -> None:
 @click.option("--processes", default=2, help="Worker processes of --offload process; a spare comes on top.")
 @click.option("--limit-render", default=2, help="Render jobs at a time.")
 @click.option("--limit-derender", default=2, help="Derender jobs at a time.")
-@click.option("--limit-prompt-embeds", default=2, help="Prompt embeddings decoded at a time.")
+@click.option("--limit-prompt-embeds", default=2, help="Prompt embeddings read at a time.")
 @click.option("--limit-engine", default=1, help="Generations at a time (a later version).")
 @click.option("--limit-shared", type=int, help="One limit for all kinds instead.  [default: none]")
 @click.option("--limit-gil", default=1, help="Jobs at a time that keep Python's GIL, of any kind.")

@@ -1,8 +1,8 @@
 """What does reading prompt embeddings cost, and how late does it make the event loop?
 
 From a body's chunks, as they arrived, to tensors: the texts are lifted out of the JSON and read, each in a
-job of its own. Beside it a task sleeps for 1 ms at a time; its largest gap is the loop's stall, the freeing of
-chunks and tensors included. The base line is base64 decoding in one call and one copy of the tensor.
+job of its own. Beside it a task sleeps for 1 ms at a time; its largest gap is the loop's stall, the freeing
+of chunks and tensors included. The base line is base64 decoding in one call and one copy of the tensor.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ __all__ = ["run"]
 _HIDDEN = 4096
 _CHUNK = 65_536
 _TICK_S = 0.001
-_LIFT = Job(lift_embeds, "render", keeps_gil=False, stays=True)
+_LIFT = Job(lift_embeds, "render", stays=True)
 
 
 class Figures(NamedTuple):

@@ -41,9 +41,9 @@ _TOKENIZE = Job(typed.tokenize_request, "render", keeps_gil=False)
 _CHAT_JSON = Job(wire.chat_json, "render", inline_below=1024)
 _COMPLETION_START = Job(wire.completion_start, "render", keeps_gil=False, inline_below=128)
 _COMPLETION_JSON = Job(wire.completion_json, "render", keeps_gil=False)
-_LIFT_EMBEDS = Job(lift_embeds, "render", keeps_gil=False, stays=True)
-_PROMPT_EMBEDS = Job(prompt_embeds, "prompt_embeds", keeps_gil=False, stays=True)
-_CHECK_PROMPT_EMBEDS = Job(check_prompt_embeds, "prompt_embeds", keeps_gil=False)
+_LIFT_EMBEDS = Job(lift_embeds, "render", stays=True)
+_PROMPT_EMBEDS = Job(prompt_embeds, "prompt_embeds", stays=True)
+_CHECK_PROMPT_EMBEDS = Job(check_prompt_embeds, "prompt_embeds")
 _TOKENIZE_JSON = Job(wire.tokenize_json, "render", keeps_gil=False, inline_below=1024)
 
 
