@@ -11,7 +11,7 @@ from quart import Request, Response, g, request
 from trio_render import DeadlineExceeded, InvalidRequest
 from trio_render.offload.limits import Kind
 
-from .body import read_json_body
+from .body import forget, read_json_body
 from .errors import BodyTimeout
 from .services import Services
 
@@ -47,7 +47,10 @@ async def answer_json(services: Services, work: Callable[[list[bytes]], Awaitabl
         services.offloader.check_admission(KIND_OF[request.path])
         body = await read_json_body(request, services.settings)
         scope.deadline = began + timeout_s
-        return Response(await work(body), content_type="application/json")
+        try:
+            return Response(await work(body), content_type="application/json")
+        finally:
+            await forget(body)
     if not g.get("body_is_read", False):
         g.body_is_hopeless = True
         if body_timeout_s < timeout_s:

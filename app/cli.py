@@ -78,6 +78,11 @@ def main() -> None:
     is_flag=True,
     help='Accept tool_choice "auto", the default of requests with tools.',
 )
+@click.option(
+    "--enable-prompt-embeds",
+    is_flag=True,
+    help="Accept prompt_embeds. Needs PyTorch, and a config.json with hidden_size; raises --max-body.",
+)
 @click.option("--workers", default=1, help="Server processes on the one socket. Limits are per process.")
 @click.option(
     "--offload",
@@ -89,7 +94,7 @@ def main() -> None:
 @click.option("--processes", default=2, help="Worker processes of --offload process; a spare comes on top.")
 @click.option("--limit-render", default=2, help="Render jobs at a time.")
 @click.option("--limit-derender", default=2, help="Derender jobs at a time.")
-@click.option("--limit-prompt-embeds", default=2, help="Tensors decoded at a time (a later version).")
+@click.option("--limit-prompt-embeds", default=2, help="Prompt embeddings read at a time.")
 @click.option("--limit-engine", default=1, help="Generations at a time (a later version).")
 @click.option("--limit-shared", type=int, help="One limit for all kinds instead.  [default: none]")
 @click.option("--limit-gil", default=1, help="Jobs at a time that keep Python's GIL, of any kind.")
@@ -108,7 +113,11 @@ def main() -> None:
     default=30.0,
     help="Seconds a client may take to read the next 64 KiB of an answer.",
 )
-@click.option("--max-body", type=_Size(), default="64M", help="Largest request body.")
+@click.option(
+    "--max-body",
+    type=_Size(),
+    help="Largest request body.  [default: 64M; 256M with --enable-prompt-embeds]",
+)
 @click.option(
     "--body-timeout",
     "body_timeout_s",

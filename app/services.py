@@ -37,7 +37,7 @@ __all__ = ["Services", "open_services", "tuned_process"]
 log = logging.getLogger("trio_render.app")
 
 _SWITCH_INTERVAL_S = 0.0005
-_ENCODING_THREADS = "FASTOKENS_BPE_THREADS"
+_OWN_THREADS = ("FASTOKENS_BPE_THREADS", "OMP_NUM_THREADS")
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,16 +123,18 @@ def tuned_process() -> Iterator[None]:
     """Set what the whole process shares, as a server wants it, for the length of the block.
 
     The event loop has the GIL back from a busy thread after 0.5 ms instead of 5. fastokens encodes a text in
-    the thread that asks for it: threads of its own are outside every limit, and each keeps a cache of some
-    50 MB. An operator who has set ``FASTOKENS_BPE_THREADS`` is left alone.
+    the thread that asks for it, and PyTorch reads a tensor there: threads of their own are outside every
+    limit. Each of fastokens' keeps a cache of some 50 MB; PyTorch's wait for each other every 0.1 ms, which
+    on busy cores takes many times longer than the work. An operator who has set ``FASTOKENS_BPE_THREADS`` or
+    ``OMP_NUM_THREADS`` is left alone. PyTorch reads the latter when it is imported.
     """
     interval = sys.getswitchinterval()
     sys.setswitchinterval(_SWITCH_INTERVAL_S)
-    threads = os.environ.get(_ENCODING_THREADS)
-    os.environ.setdefault(_ENCODING_THREADS, "1")
+    unset = [name for name in _OWN_THREADS if name not in os.environ]
+    os.environ.update(dict.fromkeys(unset, "1"))
     try:
         yield
     finally:
         sys.setswitchinterval(interval)
-        if threads is None:
-            del os.environ[_ENCODING_THREADS]
+        for name in unset:
+            del os.environ[name]

@@ -42,7 +42,8 @@ class Settings:
         debug_loop_stalls_ms: report turns of the event loop that are busy for longer; 0: don't look.
         reasoning_parser, tool_call_parser: families that outputs are parsed for, or ``auto``; ``None``: not.
         enable_auto_tool_choice: accept ``tool_choice="auto"``, the default of requests with tools.
-        max_body: largest request body in bytes.
+        enable_prompt_embeds: accept ``prompt_embeds``; needs PyTorch.
+        max_body: largest request body in bytes; ``None``: see ``largest_body``.
         body_timeout_s: longest a request body may take to arrive.
         stream_state_key: a secret text that authenticates what clients of streams carry; server processes
             and replicas share it. ``None``: such states are checked, but could be forged.
@@ -62,6 +63,7 @@ class Settings:
     reasoning_parser: str | None = None
     tool_call_parser: str | None = None
     enable_auto_tool_choice: bool = False
+    enable_prompt_embeds: bool = False
     workers: int = 1
     offload: Literal["auto", "thread", "process", "inline"] = "auto"
     processes: int = 2
@@ -75,7 +77,7 @@ class Settings:
     request_timeout_s: float = 60.0
     write_timeout_s: float = 30.0
     debug_loop_stalls_ms: float = 0.0
-    max_body: int = 64 * 1024 * 1024
+    max_body: int | None = None
     body_timeout_s: float = 30.0
     graceful_timeout_s: float = 20.0
     stream_state_key: str | None = field(default=None, repr=False)
@@ -112,7 +114,7 @@ class Settings:
         _require(self.request_timeout_s > 0, "--request-timeout", "must be above 0")
         _require(self.write_timeout_s > 0, "--write-timeout", "must be above 0")
         _require(self.debug_loop_stalls_ms >= 0, "--debug-loop-stalls", "must be at least 0")
-        _require(self.max_body >= 1, "--max-body", "must be at least 1")
+        _require(self.max_body is None or self.max_body >= 1, "--max-body", "must be at least 1")
         _require(self.body_timeout_s > 0, "--body-timeout", "must be above 0")
         _require(self.graceful_timeout_s >= 0, "--graceful-timeout", "must be at least 0")
         key = self.stream_state_key
@@ -126,7 +128,14 @@ class Settings:
     @property
     def max_message(self) -> int:
         """Largest message of a WebSocket in bytes."""
-        return min(self.max_body, _MAX_MESSAGE)
+        return min(self.largest_body, _MAX_MESSAGE)
+
+    @property
+    def largest_body(self) -> int:
+        """``max_body``, or where that isn't set enough: embeddings of 8192 x 4096 take 90 MB in bfloat16."""
+        if self.max_body is not None:
+            return self.max_body
+        return (256 if self.enable_prompt_embeds else 64) * 1024 * 1024
 
     @property
     def limits(self) -> Limits:
@@ -151,6 +160,7 @@ class Settings:
             tool_call_parser=self.tool_call_parser,
             enable_auto_tool_choice=self.enable_auto_tool_choice,
             stream_state_key=b"" if self.stream_state_key is None else _key_bytes(self.stream_state_key),
+            enable_prompt_embeds=self.enable_prompt_embeds,
         )
 
 

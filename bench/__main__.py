@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from . import hops, probe, streams
+from . import embeds, hops, probe, streams
 
 __all__: list[str] = []
 
@@ -75,6 +75,16 @@ def streams_command(
     sizes = [int(n) for n in chunks.split(",")]
     plan = streams.Plan(n_streams, 256 if quick else tokens, sizes, 1 if quick else runs)
     streams.run(plan, model, json_file)
+
+
+@main.command("embeds")
+@click.option("--rows", default="2048,8192", help="Rows per tensor, each 4096 wide.", show_default=True)
+@click.option("--runs", default=5, help="Measurements of each; the medians are shown.", show_default=True)
+@_model
+@_json
+def embeds_command(rows: str, runs: int, model: Path | None, json_file: Path | None) -> None:
+    """What do prompt embeddings cost, and how late is the event loop beside them?"""
+    embeds.run([int(n) for n in rows.split(",")], runs, model, json_file)
 
 
 if __name__ == "__main__":

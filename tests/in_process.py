@@ -13,6 +13,7 @@ from app import errors as app_errors
 from trio_render import Model, Policy, RenderError, workspace_of
 from trio_render.derender import wire as derender_wire
 from trio_render.render import wire as render_wire
+from trio_render.render.prompt_embeds import check_prompt_embeds, token_ids_only
 
 Checkpoint = Callable[[], None]
 
@@ -97,6 +98,10 @@ class InProcessServer:
                 return render_wire.chat_json(workspace, checkpoint, [body], request_id)
             case "/v1/completions/render":
                 start = render_wire.completion_start(workspace, checkpoint, [body], request_id)
+                for text in start.embeds:
+                    check_prompt_embeds(workspace, checkpoint, (), text)
+                if start.embeds:
+                    raise token_ids_only()
                 rest = [render_wire.completion_json(workspace, checkpoint, (), plan) for plan in start.left]
                 return b"[" + b",".join([start.done, *rest]) + b"]"
             case "/v1/chat/completions/derender":

@@ -17,9 +17,12 @@ from trio_render.derender.stream_seal import seal
 from trio_render.derender.stream_state import StreamState
 from trio_render.derender.stream_text import TextState
 from trio_render.render import wire as render_wire
+from trio_render.render.prompt_embeds import check_prompt_embeds
 from trio_render.workspace import workspace_of
 
-POLICY = Policy(served_names=("m",), max_sequences=64, trust_request_chat_template=True)
+POLICY = Policy(
+    served_names=("m",), max_sequences=64, trust_request_chat_template=True, enable_prompt_embeds=True
+)
 
 # ------------------------------------------------------------ bodies with everything in them
 
@@ -148,6 +151,8 @@ Answer = Callable[[Model, bytes], bytes]
 
 def render_completion(model: Model, body: bytes) -> bytes:
     start = render_wire.completion_start(workspace_of(model, POLICY), never, [body], None)
+    for text in start.embeds:
+        check_prompt_embeds(workspace_of(model, POLICY), never, (), text)
     return start.done + b"".join(
         render_wire.completion_json(workspace_of(model, POLICY), never, (), plan) for plan in start.left
     )

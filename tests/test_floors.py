@@ -136,13 +136,17 @@ def test_models_and_offloading_do_not_know_each_other(file: Path) -> None:
         assert not [name for name in names if name.startswith("trio_render.model")]
 
 
+def is_for_types_only(node: ast.AST) -> bool:
+    return isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
+
+
 @pytest.mark.parametrize("file", SOURCES + APP_SOURCES, ids=named)
 def test_heavy_packages_are_imported_where_they_are_used(file: Path) -> None:
     tree = parsed(file)
     inside = {
         id(node)
         for function in ast.walk(tree)
-        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef)
+        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef) or is_for_types_only(function)
         for node in ast.walk(function)
     }
     for node in ast.walk(tree):
@@ -153,8 +157,15 @@ def test_heavy_packages_are_imported_where_they_are_used(file: Path) -> None:
 
 @pytest.mark.parametrize("file", SOURCES, ids=named)
 def test_only_the_model_calls_tokenizers_and_templates(file: Path) -> None:
-    if packages(file) & {"tokenizers", "fastokens", "jinja2", "transformers", "torch"}:
+    if packages(file) & {"tokenizers", "fastokens", "jinja2", "transformers"}:
         assert part_of(file) == "model"
+
+
+@pytest.mark.parametrize("file", SOURCES, ids=named)
+def test_only_prompt_embeddings_call_torch(file: Path) -> None:
+    """The renderer names a type of it."""
+    if "torch" in packages(file):
+        assert named(file).endswith(("render/prompt_embeds.py", "trio_render/renderer.py"))
 
 
 @pytest.mark.parametrize("file", SOURCES, ids=named)

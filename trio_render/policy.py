@@ -29,6 +29,7 @@ class Policy:
         enable_auto_tool_choice: accept ``tool_choice="auto"``, the default of requests with tools.
         stream_state_key: authenticates the states that clients of streams carry, up to 64 bytes; whoever
             shares it takes each other's. Empty: states are checked, but could be made by others.
+        enable_prompt_embeds: accept ``prompt_embeds``. Needs PyTorch, which a workspace then imports.
     """
 
     served_names: tuple[str, ...] = ()
@@ -40,6 +41,7 @@ class Policy:
     tool_call_parser: str | None = None
     enable_auto_tool_choice: bool = False
     stream_state_key: bytes = field(default=b"", repr=False)
+    enable_prompt_embeds: bool = False
 
     def answer_name(self, model_name: str) -> str:
         """Return the name that answers carry."""

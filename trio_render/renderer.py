@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import final
+from typing import TYPE_CHECKING, NoReturn, final
 
 from anyio import CapacityLimiter
 
+from .errors import InvalidRequest, MalformedRequest
 from .fanout import fan_out
 from .model.loading import Model
 from .offload.jobs import Body, Job
@@ -23,7 +24,12 @@ from .protocol.generate import GenerateRequest
 from .protocol.tokenize import TokenizeChatRequest, TokenizeRequest, TokenizeResponse
 from .render import typed, wire
 from .render.completion import CompletionPlan
+from .render.embeds.lifting import LIFT_FROM_BYTES, lift_embeds
+from .render.prompt_embeds import check_prompt_embeds, prompt_embeds, token_ids_only
 from .workspace import Workspace
+
+if TYPE_CHECKING:
+    import torch
 
 __all__ = ["Renderer", "open_renderer"]
 
@@ -35,6 +41,9 @@ _TOKENIZE = Job(typed.tokenize_request, "render", keeps_gil=False)
 _CHAT_JSON = Job(wire.chat_json, "render", inline_below=1024)
 _COMPLETION_START = Job(wire.completion_start, "render", keeps_gil=False, inline_below=128)
 _COMPLETION_JSON = Job(wire.completion_json, "render", keeps_gil=False)
+_LIFT_EMBEDS = Job(lift_embeds, "render", stays=True)
+_PROMPT_EMBEDS = Job(prompt_embeds, "prompt_embeds", stays=True)
+_CHECK_PROMPT_EMBEDS = Job(check_prompt_embeds, "prompt_embeds")
 _TOKENIZE_JSON = Job(wire.tokenize_json, "render", keeps_gil=False, inline_below=1024)
 
 
@@ -73,13 +82,36 @@ class Renderer:
     async def completion(self, request: CompletionRequest) -> list[GenerateRequest]:
         """Return a completion request as prompts for an engine, one per prompt, in order.
 
-        Raises: see `trio_render.render.completion.plan_completion` and `render_prompt`.
+        Raises: see `trio_render.render.completion.plan_completion` and `render_prompt`; `InvalidRequest` for
+        prompts given as embeddings, which see `prompt_embeds`.
         """
-        return await self.offloader.run(_COMPLETION, (), request)
+        result = await self.offloader.run(_COMPLETION, (), request)
+        if result.embeds:
+            await self._refuse_embeds(result.embeds)
+        return result.rendered
 
     async def completion_batch(self, requests: Sequence[CompletionRequest]) -> list[list[GenerateRequest]]:
         """Return `completion` of each request, in order. The first failure cancels the others."""
         return await fan_out(self.completion, requests, self._in_flight)
+
+    async def prompt_embeds(self, text: str | Body) -> torch.Tensor:
+        """Return a prompt given as embeddings: contiguous, (rows, hidden size), in the model's dtype.
+
+        Runs under the limits for ``prompt_embeds``, in a thread of this process with the ``process`` backend
+        as well.
+
+        Args:
+            text: base64, as a text or as ASCII in chunks.
+
+        Raises: `InvalidRequest`; see `trio_render.render.prompt_embeds.read_prompt_embeds`.
+        """
+        if not self.policy.enable_prompt_embeds:
+            raise InvalidRequest("prompt_embeds are not enabled.", "prompt_embeds")
+        return await self.offloader.run(_PROMPT_EMBEDS, *_embeds_arguments(text))
+
+    async def prompt_embeds_batch(self, texts: Sequence[str | Body]) -> list[torch.Tensor]:
+        """Return `prompt_embeds` of each text, in order. The first failure cancels the others."""
+        return await fan_out(self.prompt_embeds, texts, self.offloader.limit("prompt_embeds"))
 
     async def tokenize(self, request: TokenizeRequest | TokenizeChatRequest) -> TokenizeResponse:
         """Return the ids of a text or a chat. Raises: see `trio_render.render.tokenize.tokenize`."""
@@ -98,9 +130,18 @@ class Renderer:
     async def completion_json(self, body: Body, request_id: str | None = None) -> bytes:
         """Return the JSON answer (a list, one element per prompt) to a completion render body.
 
-        A batch that costs more than some milliseconds fans out under the limiter.
+        A batch that costs more than some milliseconds fans out under the limiter. Prompts given as
+        embeddings are checked, each in a job of its own, and then refused.
         """
-        start = await self.offloader.run(_COMPLETION_START, body, request_id)
+        start, embeds = await self._completion_start(body, request_id)
+        try:
+            if embeds:
+                await self._refuse_embeds(embeds)
+        finally:
+            for text in embeds:
+                if isinstance(text, list):
+                    # The error's traceback must not keep the body's chunks: its owner frees them as it likes.
+                    text.clear()
 
         async def group(plan: CompletionPlan) -> bytes:
             return await self.offloader.run(_COMPLETION_JSON, (), plan, admitted=True)
@@ -112,6 +153,29 @@ class Renderer:
         """Return the JSON answer to a tokenize body."""
         return await self.offloader.run(self._tokenize_json, body)
 
+    async def _completion_start(
+        self, body: Body, request_id: str | None
+    ) -> tuple[wire.CompletionStart, Sequence[str | Body]]:
+        run = self.offloader.run
+        is_large = self.policy.enable_prompt_embeds and sum(map(len, body)) >= LIFT_FROM_BYTES
+        lifted = await run(_LIFT_EMBEDS, body) if is_large else None
+        if lifted is not None:
+            # A malformed body is decoded whole, for an error that names the right place in it.
+            with suppress(MalformedRequest):
+                start = await run(_COMPLETION_START, lifted.body, request_id, admitted=True)
+                embeds = lifted.put_back(start.embeds)
+                if embeds is not None:
+                    return start, embeds
+        start = await run(_COMPLETION_START, body, request_id, admitted=is_large)
+        return start, start.embeds
+
+    async def _refuse_embeds(self, texts: Sequence[str | Body]) -> NoReturn:
+        async def check(text: str | Body) -> None:
+            await self.offloader.run(_CHECK_PROMPT_EMBEDS, *_embeds_arguments(text), admitted=True)
+
+        await fan_out(check, texts, self.offloader.limit("prompt_embeds"))
+        raise token_ids_only()
+
     @property
     def limiter(self) -> CapacityLimiter:
         """The limiter that this work runs under."""
@@ -120,6 +184,10 @@ class Renderer:
     @property
     def _in_flight(self) -> int:
         return self.offloader.limit("render")
+
+
+def _embeds_arguments(text: str | Body) -> tuple[Body, str | None]:
+    return ((), text) if isinstance(text, str) else (text, None)
 
 
 @asynccontextmanager

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from .errors import ModelLoadError
 from .model.fragments import FragmentCache
 from .model.loading import Model, open_model
 from .parsing.selection import resolve_parsers
@@ -30,15 +32,28 @@ def workspace_of(model: Model, policy: Policy | None = None) -> Workspace:
     """Return a workspace for an open model, which serves under its own name if the policy gives none.
 
     Raises:
-        ModelLoadError: the policy names a parser that doesn't exist.
+        ModelLoadError: the policy names a parser that doesn't exist, or enables prompt embeddings where
+            PyTorch or the model's hidden size is missing.
     """
     policy = policy or Policy()
+    if policy.enable_prompt_embeds:
+        _prepare_embeds(model)
     reasoning, tools = resolve_parsers(policy, model)
     if (reasoning, tools) != (policy.reasoning_parser, policy.tool_call_parser):
         policy = replace(policy, reasoning_parser=reasoning, tool_call_parser=tools)
     if not policy.served_names:
         policy = replace(policy, served_names=(model.name,))
     return Workspace(model, policy, FragmentCache(model.tokenizer.table))
+
+
+def _prepare_embeds(model: Model) -> None:
+    """Import PyTorch while nobody waits: it takes seconds, much of them under the GIL, and 200 MB."""
+    if model.hidden_size is None:
+        raise ModelLoadError("Prompt embeddings need a config.json with the model's hidden_size.")
+    try:
+        importlib.import_module("torch")
+    except ImportError as error:
+        raise ModelLoadError(f"Prompt embeddings need PyTorch: {error}.") from error
 
 
 def open_workspace(

@@ -26,6 +26,7 @@ Covered (`project#number`), for whole answers; those of streams below:
   llm-d-inference-sim#678 (candidates)
 - test_stream_states: vllm#50550, vllm#47161, vllm#51795, sglang#34740 (state), litellm#25410, llm-agent#39,
   llm-d-inference-sim#678 (chunks), aider#4987
+- test_prompt_embeds: vllm#55451, vllm#30572, vllm#22962, vllm#12366
 - test_costs: sglang#34740, vllm#24910, cheshire-cat#1118, vllm#4699, vllm#5206
 - test_shared_tokenizer: tokenizers#537, transformers#47085
 - test_http: vllm#386, hypercorn#284
@@ -34,12 +35,10 @@ Covered (`project#number`), for whole answers; those of streams below:
   frontend-crates#69, sglang#31912, vllm#55473
 - offload/test_known_faults: anyio#71, trio#810, anyio#947, anyio#787, trio#548
 - served/test_known_faults, and its docstring for what other tests over a socket cover: vllm#24910 (probe),
-  vllm-mlx#416, vllm#38157 (large answers), ATOM#1562, anyio#787 (clients that go), hypercorn#322,
-  snekomatic#41, hypercorn#282, hypercorn#284 (slow bodies, memory), hypercorn#308 (idle connections, grace)
+  vllm-mlx#416, vllm#38157 (large answers, large tensors), ATOM#1562, anyio#787 (clients that go),
+  hypercorn#322, snekomatic#41, hypercorn#282, hypercorn#284 (slow bodies, memory), hypercorn#308 (idle
+  connections, grace)
 - served/test_known_faults_in_bursts: ray#54070, BentoML#2781, trio#810, tokenizers#1539
-
-Waiting for prompt embeddings: vllm#55451, vllm#30572, vllm#22962, vllm#12366, vllm#38157
-(large tensors).
 
 Waiting for the completion endpoints themselves (SSE, upstream engines): tt-inference-server#632,
 vllm#36379 (usage), connect-py#174, vllm#25697, and the streamed halves of daf_butler#1407,

@@ -205,9 +205,6 @@ def test_the_endpoints_are_those_of_the_server(demo: Server) -> None:
 def test_what_is_not_here_yet_is_not_here(demo: Server) -> None:
     for path in ("/v1/completions", "/v1/chat/completions"):
         assert request("POST", demo.url + path, b"{}")[0] == 404
-    body = {"prompt": "Hi", "prompt_embeds": "AA=="}
-    status, answer = request("POST", f"{demo.url}/v1/completions/render", json.dumps(body).encode())
-    assert (status, json.loads(answer)["error"]["param"]) == (400, "prompt_embeds")
 
 
 def test_the_websocket_answers_as_shown(demo: Server) -> None:
@@ -240,6 +237,7 @@ def test_the_options_and_their_defaults_are_those_of_the_server() -> None:
 def test_every_option_is_an_environment_variable(option: str, monkeypatch: pytest.MonkeyPatch) -> None:
     values: dict[str, Any] = {
         "--enable-auto-tool-choice": "1",
+        "--enable-prompt-embeds": "1",
         "--engine": "none",
         "--log-level": "debug",
         "--offload": "thread",

@@ -10,6 +10,7 @@ Covered elsewhere:
 
 - test_known_faults_in_bursts: ray#54070, BentoML#2781, trio#810 (over all endpoints), tokenizers#1539
 - offload/test_known_faults: anyio#71, trio#810, anyio#947, anyio#787 (a failing child), trio#548
+- test_prompt_embeds: vllm#38157 (large tensors), vllm#22962 (a file over the body limit)
 - test_hangup, test_disconnect: what daf_butler#1407 and lmstudio-bug-tracker#1994 ask of plain requests
 - test_lifecycle, test_connections: hypercorn#308 (idle connections, the grace time)
 - test_overload: hypercorn#322 (deadlines)
@@ -17,8 +18,7 @@ Covered elsewhere:
 - test_loop_stalls: that no endpoint's work is on the event loop at all
 
 Waiting for streams of the completion endpoints: connect-py#174, vllm#25697, and those halves of
-daf_butler#1407, lmstudio-bug-tracker#1994, hypercorn#308 and hypercorn#322. Waiting for prompt embeddings:
-that half of vllm#38157.
+daf_butler#1407, lmstudio-bug-tracker#1994, hypercorn#308 and hypercorn#322.
 """
 
 import json

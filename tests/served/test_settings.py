@@ -28,6 +28,7 @@ OPTIONS: dict[str, tuple[str, str, object]] = {
     "reasoning_parser": ("--reasoning-parser", "qwen3", "qwen3"),
     "tool_call_parser": ("--tool-call-parser", "auto", "auto"),
     "enable_auto_tool_choice": ("--enable-auto-tool-choice", "true", True),
+    "enable_prompt_embeds": ("--enable-prompt-embeds", "true", True),
     "workers": ("--workers", "2", 2),
     "offload": ("--offload", "process", "process"),
     "processes": ("--processes", "3", 3),

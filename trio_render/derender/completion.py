@@ -69,7 +69,7 @@ def _check_body(model: Model, policy: Policy, body: DerenderCompletionRequest) -
         raise InvalidRequest("generate_responses must not be empty.", "generate_responses")
     check_sequences(responses, policy)
     if body.completion_request is not None:
-        check_completion_fields(body.completion_request)
+        check_completion_fields(body.completion_request, policy)
     for name in ("prompt_token_ids", "prompt_tokens"):
         value = getattr(body, name)
         if value is not None and len(value) != len(responses):

@@ -75,7 +75,7 @@ def open_completion_stream(
     """Return the plan of a completion stream. Arguments and errors as for `open_chat_stream`."""
     given = request.completion_request
     if given is not None:
-        check_completion_fields(given)
+        check_completion_fields(given, policy)
     return _plan(model, policy, request, given, completion_candidates(given, policy), start, None)
 
 

@@ -25,6 +25,10 @@ DEMO = "demo"
 
 _DEFAULT_MAX_MODEL_LEN = 2048
 _LENGTH_KEYS = ("max_position_embeddings", "n_positions", "max_seq_len", "seq_length", "max_sequence_length")
+_HIDDEN_KEYS = ("hidden_size", "n_embd", "n_embed", "d_model")
+_DTYPE_KEYS = ("dtype", "torch_dtype")
+_DTYPES = ("float16", "bfloat16", "float32", "float64")
+_DEFAULT_DTYPE = "float32"
 _TOKEN_KEYS = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
 _SAMPLING_KEYS = ("repetition_penalty", "temperature", "top_k", "top_p", "min_p", "max_new_tokens")
 
@@ -42,6 +46,8 @@ class Model:
         vocab_size: ids are below it.
         max_model_len: prompt and output together, in tokens.
         sampling_defaults: what the model's generation config recommends.
+        hidden_size: width of its embeddings; ``None`` where the config doesn't say.
+        dtype: torch's name of the float type that it computes in, ``bfloat16`` say.
     """
 
     name: str
@@ -52,6 +58,8 @@ class Model:
     vocab_size: int
     max_model_len: int
     sampling_defaults: Mapping[str, Any]
+    hidden_size: int | None = None
+    dtype: str = "float32"
 
     @property
     def parser_evidence(self) -> str:
@@ -108,6 +116,8 @@ def open_model(
             for key in _SAMPLING_KEYS
             if parts.generation_config.get(key) is not None
         },
+        hidden_size=_hidden_size(config),
+        dtype=_dtype(config, parts.config),
     )
 
 
@@ -220,6 +230,17 @@ def _extra_special(tokenizer_config: Mapping[str, Any]) -> list[str]:
 def _context_length(config: Mapping[str, Any]) -> int:
     lengths = [config[key] for key in _LENGTH_KEYS if isinstance(config.get(key), int)]
     return min(lengths, default=_DEFAULT_MAX_MODEL_LEN)
+
+
+def _hidden_size(config: Mapping[str, Any]) -> int | None:
+    sizes = [config[key] for key in _HIDDEN_KEYS if isinstance(config.get(key), int) and config[key] > 0]
+    return sizes[0] if sizes else None
+
+
+def _dtype(*configs: Mapping[str, Any]) -> str:
+    """Return what the first config that names a float type names; transformers' default otherwise."""
+    named = (str(config.get(key)).removeprefix("torch.") for config in configs for key in _DTYPE_KEYS)
+    return next((name for name in named if name in _DTYPES), _DEFAULT_DTYPE)
 
 
 def _eos_ids(parts: _Parts, tokenizer: Tokenizer, special_tokens: Mapping[str, str]) -> frozenset[int]:

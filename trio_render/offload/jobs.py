@@ -28,12 +28,15 @@ class Job(Generic[R]):
         keeps_gil: it is mostly Python, JSON or templates, so it takes a token of the ``gil`` limiter.
         inline_below: bodies smaller than this many bytes cost less than a hop to a thread; see
             ``python -m bench hops``.
+        stays: its result is much larger than worth sending between processes, so that the ``process``
+            backend runs it in a thread.
     """
 
     function: Callable[..., R]
     kind: Kind
     keeps_gil: bool = True
     inline_below: int = 0
+    stays: bool = False
 
     def __call__(self, workspace: Any, checkpoint: Checkpoint, body: Body, *args: Any) -> R:
         return self.function(workspace, checkpoint, body, *args)

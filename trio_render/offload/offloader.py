@@ -149,7 +149,7 @@ class Offloader:
 
     def _limiters(self, job: Job[Any]) -> list[CapacityLimiter]:
         kind = self._limits.of(job.kind)
-        if self._pool is not None:
+        if self._pool is not None and not job.stays:
             return [kind, self._pool.limiter]
         return [kind, self._limits.gil] if job.keeps_gil else [kind]
 
@@ -171,7 +171,7 @@ class Offloader:
         release: Callable[[], None],
     ) -> R:
         try:
-            if self._pool is not None:
+            if self._pool is not None and not job.stays:
                 result: R = await self._pool.run(job.function, body, args, release, counters.run.observe)
             else:
                 result = await self._threads.run(

@@ -35,11 +35,14 @@ class CompletionPlan:
     Attributes:
         request: the request without its prompts.
         prompts: the prompts of this plan, or of a part of it.
+        embeds: base64 texts of prompts given as embeddings. They come in front of ``prompts``, and are not
+            counted in ``first`` and ``total``.
         first: place of the first of them in the whole request, which has ``total``.
     """
 
     request: CompletionRequest
     prompts: list[str] | list[list[int]]
+    embeds: list[str]
     first: int
     total: int
     truncation: Truncation
@@ -54,9 +57,8 @@ class CompletionPlan:
 
     def part(self, places: range) -> CompletionPlan:
         """Return the plan of some of the prompts only."""
-        return replace(
-            self, prompts=self.prompts[places.start : places.stop], first=self.first + places.start
-        )
+        prompts = self.prompts[places.start : places.stop]
+        return replace(self, prompts=prompts, embeds=[], first=self.first + places.start)
 
 
 def render_prompt(model: Model, plan: CompletionPlan, index: int) -> GenerateRequest:
@@ -122,13 +124,20 @@ def plan_completion(
     """
     policy.check_model(request.model)
     check_stream_fields(request)
-    check_completion_fields(request)
-    prompts = _prompts(request.prompt, policy)
+    check_completion_fields(request, policy)
+    embeds = _embeds(request)
+    prompts = [] if embeds and request.prompt in (None, "", []) else _prompts(request.prompt)
+    if len(prompts) + len(embeds) > policy.max_prompts:
+        raise InvalidRequest(
+            f"A request takes at most {policy.max_prompts} prompts, not {len(prompts) + len(embeds)}.",
+            "prompt",
+        )
     logprobs = logprob_count(request.logprobs, "logprobs", policy)
     prompt_logprobs = logprob_count(request.prompt_logprobs, "prompt_logprobs", policy)
     return CompletionPlan(
-        request=msgspec.structs.replace(request, prompt=None),
+        request=msgspec.structs.replace(request, prompt=None, prompt_embeds=None),
         prompts=prompts,
+        embeds=embeds,
         first=0,
         total=len(prompts),
         truncation=Truncation.of(request, model),
@@ -144,27 +153,39 @@ def plan_completion(
     )
 
 
-def check_completion_fields(request: CompletionRequest) -> None:
+def check_completion_fields(request: CompletionRequest, policy: Policy) -> None:
     """Raise `InvalidRequest` for a prompt that is missing, or fields that this server can't serve."""
     if request.suffix is not None:
         raise InvalidRequest("suffix is not supported.", "suffix")
-    embeds = request.prompt_embeds
-    if embeds is not None and embeds != []:
-        raise InvalidRequest("prompt_embeds are not enabled on this server.", "prompt_embeds")
-    if request.prompt is None or request.prompt == "" or request.prompt == []:
+    if request.prompt_embeds is not None and request.prompt_embeds != []:
+        _check_embeds_fields(request, policy)
+    elif request.prompt is None or request.prompt == "" or request.prompt == []:
         raise InvalidRequest("prompt is required, and must not be empty.", "prompt")
 
 
-def _prompts(prompt: Any, policy: Policy) -> list[str] | list[list[int]]:
+def _check_embeds_fields(request: CompletionRequest, policy: Policy) -> None:
+    if not policy.enable_prompt_embeds:
+        raise InvalidRequest("prompt_embeds are not enabled on this server.", "prompt_embeds")
+    # Both would have to show tokens that embeddings don't have.
+    for name in ("echo", "prompt_logprobs"):
+        if getattr(request, name) not in (None, False):
+            raise InvalidRequest(f"{name} is not available with prompt_embeds.", name)
+
+
+def _embeds(request: CompletionRequest) -> list[str]:
+    given = [] if request.prompt_embeds is None else request.prompt_embeds
+    texts = [given] if isinstance(given, str) else given
+    if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
+        raise InvalidRequest("prompt_embeds must be a text, or a list of texts.", "prompt_embeds")
+    return texts
+
+
+def _prompts(prompt: Any) -> list[str] | list[list[int]]:
     if isinstance(prompt, str):
         return [prompt]
     if isinstance(prompt, list):
         if all(type(item) is int for item in prompt):
             return [prompt]
-        if len(prompt) > policy.max_prompts:
-            raise InvalidRequest(
-                f"A request takes at most {policy.max_prompts} prompts, not {len(prompt)}.", "prompt"
-            )
         if all(isinstance(item, str) for item in prompt):
             return prompt
         if all(isinstance(item, list) and all(type(i) is int for i in item) for item in prompt):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from ..protocol.chat import ChatRequest
 from ..protocol.completion import CompletionRequest
@@ -13,7 +14,7 @@ from .chat import render_chat
 from .completion import plan_completion, render_prompt
 from .tokenize import tokenize
 
-__all__ = ["chat", "completion", "tokenize_request"]
+__all__ = ["CompletionResult", "chat", "completion", "tokenize_request"]
 
 
 def chat(
@@ -23,16 +24,25 @@ def chat(
     return render_chat(workspace.model, workspace.policy, request, checkpoint)
 
 
+class CompletionResult(NamedTuple):
+    """The prompts of a request; or the base64 texts of prompts given as embeddings, and nothing done yet."""
+
+    rendered: list[GenerateRequest]
+    embeds: list[str]
+
+
 def completion(
     workspace: Workspace, checkpoint: Checkpoint, body: Sequence[bytes], request: CompletionRequest
-) -> list[GenerateRequest]:
+) -> CompletionResult:
     """Return `render_prompt` of each prompt of ``request``."""
     plan = plan_completion(workspace.model, workspace.policy, request)
-    rendered = []
+    rendered: list[GenerateRequest] = []
+    if plan.embeds:
+        return CompletionResult(rendered, plan.embeds)
     for index in range(plan.total):
         checkpoint()
         rendered.append(render_prompt(workspace.model, plan, index))
-    return rendered
+    return CompletionResult(rendered, [])
 
 
 def tokenize_request(

@@ -50,10 +50,14 @@ def tokenize_json(workspace: Workspace, checkpoint: Checkpoint, body: Sequence[b
 
 
 class CompletionStart(NamedTuple):
-    """What the first job of a completion body has done: some prompts' JSON, and plans of those left."""
+    """What the first job of a completion body has done: some prompts' JSON, and plans of those left.
+
+    With ``embeds``, the base64 texts of prompts given as embeddings, it has checked the request, no more.
+    """
 
     done: bytes
     left: list[CompletionPlan]
+    embeds: list[str]
 
 
 def completion_start(
@@ -69,6 +73,8 @@ def completion_start(
     model = workspace.model
     request = decode_body(b"".join(body), CompletionRequest)
     plan = plan_completion(model, workspace.policy, request, base_id)
+    if plan.embeds:
+        return CompletionStart(b"", [], plan.embeds)
     began = time.perf_counter()
     rendered: list[GenerateRequest] = []
     chars = 0
@@ -80,9 +86,9 @@ def completion_start(
         if spent >= _GROUP_S and index + 1 < plan.total:
             groups = _groups(plan, index + 1, int(chars * _GROUP_S / spent) + 1)
             if len(groups) > 1:
-                return CompletionStart(_elements(rendered), [plan.part(group) for group in groups])
+                return CompletionStart(_elements(rendered), [plan.part(group) for group in groups], [])
             began, chars = time.perf_counter(), 0
-    return CompletionStart(_elements(rendered), [])
+    return CompletionStart(_elements(rendered), [], [])
 
 
 def completion_json(

@@ -1,0 +1,1 @@
+"""What `render.prompt_embeds` is made of: base64, file formats, and their bounds."""
