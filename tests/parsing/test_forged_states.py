@@ -75,7 +75,7 @@ def test_a_forged_state_is_refused_or_read_on_from(name: str, state: ParserState
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SETTINGS)
-@settings(max_examples=1000, deadline=None)
+@settings(max_examples=250, deadline=None)
 @given(state=STATES, seed=st.integers(0, 2**32))
 def test_many_forged_states_are_refused_or_read_on_from(name: str, state: ParserState, seed: int) -> None:
     """As above, for as long as one likes."""

@@ -151,7 +151,7 @@ def test_damaged_outputs_are_read_the_same_however_they_are_cut(literal: Literal
 
 @pytest.mark.slow
 @pytest.mark.parametrize("literal", LITERALS, ids=lambda literal: literal.name)
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(seed=st.integers(0, 2**64))
 def test_many_damaged_outputs_are_read_the_same_however_they_are_cut(literal: Literal, seed: int) -> None:
     """As above, for as long as one likes."""
@@ -161,7 +161,7 @@ def test_many_damaged_outputs_are_read_the_same_however_they_are_cut(literal: Li
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SETTINGS)
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(seed=st.integers(0, 2**64))
 def test_much_junk_is_read_the_same_however_it_is_cut(name: str, seed: int) -> None:
     """As above, for as long as one likes."""

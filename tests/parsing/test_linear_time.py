@@ -129,10 +129,12 @@ def test_streams_of_junk_take_linear_time(family: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("family", SETTINGS)
 def test_streams_of_any_junk_take_linear_time(family: str) -> None:
-    """100 KiB against 50 KiB, for all junk."""
+    """50 KiB against 25 KiB, for all junk."""
     setting = SETTINGS[family]
-    halves = junk_of(setting, SIZE // 2)
-    for name, text in junk_of(setting, SIZE).items():
-        took = min(seconds_streamed(setting, text), seconds_streamed(setting, text))
+    halves = junk_of(setting, SIZE // 4)
+    for name, text in junk_of(setting, SIZE // 2).items():
+        took = seconds_streamed(setting, text)
         assert took < MAX_SECONDS_STREAMED, name
-        assert took < MAX_RATIO * seconds_streamed(setting, halves[name]), name
+        if took >= MAX_RATIO * seconds_streamed(setting, halves[name]):
+            took = min(seconds_streamed(setting, text) for _ in range(3))
+            assert took < MAX_RATIO * seconds_streamed(setting, halves[name]), name

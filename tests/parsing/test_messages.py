@@ -103,7 +103,7 @@ def test_many_messages_come_back_through_tokens(name: str, folder: str, model_fo
     """As above, with messages that hypothesis chooses the seeds of."""
     model = opened(model_folders / folder)
 
-    @settings(max_examples=150, deadline=None)
+    @settings(max_examples=30, deadline=None)
     @given(seed=st.integers(0, 2**64))
     def holds(seed: int) -> None:
         check(FORMATS[name], random.Random(seed), model)
