@@ -38,26 +38,30 @@ _HERMES = Tools(
     signs=("<tool_call>",),
 )
 
+
+def _function_tags(close: str) -> Variant:
+    """Return how a call reads whose name and arguments are tags; ``close`` ends its region."""
+    return Variant(
+        (
+            Literally("<function="),
+            Name((">",)),
+            Params(
+                key_open="<parameter=",
+                key_close=">",
+                value_open="",
+                value_close="</parameter>",
+                value_cut=("<parameter=", "</function>", close),
+                close=("</function>",),
+                trims_newline=True,
+            ),
+            Literally("</function>"),
+        )
+    )
+
+
 _QWEN3_XML = Tools(
     opens={"<tool_call>": 0, "<function=": 1},
-    variants=(
-        Variant(
-            (
-                Literally("<function="),
-                Name((">",)),
-                Params(
-                    key_open="<parameter=",
-                    key_close=">",
-                    value_open="",
-                    value_close="</parameter>",
-                    value_cut=("<parameter=", "</function>", "</tool_call>"),
-                    close=("</function>",),
-                    trims_newline=True,
-                ),
-                Literally("</function>"),
-            )
-        ),
-    ),
+    variants=(_function_tags("</tool_call>"),),
     closes=("</tool_call>",),
     tags=(("<tool_call>\n<function=%s>\n", "\n</function>\n</tool_call>"),),
     signs=("<tool_call>", "<function="),
@@ -95,24 +99,7 @@ TOOLS: dict[str, Tools] = {
     "qwen3_coder": _QWEN3_XML,
     "seed_oss": Tools(
         opens={"<seed:tool_call>": 0},
-        variants=(
-            Variant(
-                (
-                    Literally("<function="),
-                    Name((">",)),
-                    Params(
-                        key_open="<parameter=",
-                        key_close=">",
-                        value_open="",
-                        value_close="</parameter>",
-                        value_cut=("<parameter=", "</function>", "</seed:tool_call>"),
-                        close=("</function>",),
-                        trims_newline=True,
-                    ),
-                    Literally("</function>"),
-                )
-            ),
-        ),
+        variants=(_function_tags("</seed:tool_call>"),),
         closes=("</seed:tool_call>",),
         signs=("<seed:tool_call>",),
     ),
