@@ -49,6 +49,8 @@ async def _serve(bare: bool) -> None:
     config.bind = ["127.0.0.1:0"]
     config.include_server_header = False
     config.graceful_timeout = 1
+    # As our server: hypercorn ends a connection after a thousand requests, a stream has more chunks.
+    config.keep_alive_max_requests = 1 << 31
     async with trio.open_nursery() as nursery:
         start = partial(hypercorn.trio.serve, _app(bare), config, shutdown_trigger=trio.sleep_forever)
         (url,) = await nursery.start(start)

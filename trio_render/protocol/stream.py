@@ -50,12 +50,16 @@ class ChunkChoice(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GenerateChunk(msgspec.Struct, frozen=True, kw_only=True):
-    """A piece of an engine's streamed answer. ``choices`` may be empty, as beside a final ``usage``."""
+    """A piece of an engine's streamed answer. ``choices`` may be empty, as beside a final ``usage``.
+
+    ``prompt_logprobs``: see `GenerateResponse`; with an answer's first piece.
+    """
 
     request_id: str
     choices: list[ChunkChoice]
     usage: dict[str, Any] | None = None
     prompt_token_ids: list[int] | None = None
+    prompt_logprobs: list[dict[str, dict[str, Any]] | None] | None = None
     kv_transfer_params: dict[str, Any] | None = None
     ec_transfer_params: dict[str, Any] | None = None
     weight_version: Any = None

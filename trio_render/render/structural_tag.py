@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..parsing.families.tools import TOOLS
+from ..parsing.grammar import Tools
 from ..policy import Policy
 from ..protocol.chat import ChatRequest
 from ..protocol.sampling import StructuredOutputs
@@ -34,14 +35,14 @@ def call_constraint(
     serial = request.parallel_tool_calls is False
     if isinstance(choice, dict):
         name = choice["function"]["name"]
-        format_ = _demanded(_tags(family.tags, [tool for tool in tools if tool.function.name == name]), True)
+        format_ = _demanded(_tags(family, [tool for tool in tools if tool.function.name == name]), True)
     elif choice == "required":
-        format_ = _demanded(_tags(family.tags, tools), serial)
+        format_ = _demanded(_tags(family, tools), serial)
     elif serial or any(tool.function.strict for tool in tools):
         format_ = {
             "type": "triggered_tags",
-            "triggers": list(family.opens),
-            "tags": _tags(family.tags, tools),
+            "triggers": _triggers(family),
+            "tags": _tags(family, tools),
             "at_least_one": False,
             "stop_after_first": serial,
             "excludes": [],
@@ -62,24 +63,38 @@ def _demanded(tags: list[dict[str, Any]], only_one: bool) -> dict[str, Any]:
     }
 
 
-def _tags(forms: Sequence[tuple[str, str]], tools: Sequence[Tool]) -> list[dict[str, Any]]:
+def _triggers(family: Tools) -> list[str]:
+    """Return what begins a call and nothing else: the family's marker, or all that stands before the name."""
+    before = [begin.partition("%s")[0] for begin, _ in family.tags]
+    markers = [[mark for mark in family.opens if len(mark) > 1 and text.startswith(mark)] for text in before]
+    triggers = [marks[0] if marks else text for marks, text in zip(markers, before, strict=True)]
+    return list(dict.fromkeys(triggers))
+
+
+def _tags(family: Tools, tools: Sequence[Tool]) -> list[dict[str, Any]]:
     return [
-        {"type": "tag", "begin": begin.replace("%s", _in_json(tool)), "content": _content(tool), "end": end}
+        {
+            "type": "tag",
+            "begin": begin.replace("%s", _name(tool, family.style)),
+            "content": _content(tool, family.style),
+            "end": end,
+        }
         for tool in tools
-        for begin, end in forms
+        for begin, end in family.tags
     ]
 
 
-def _in_json(tool: Tool) -> str:
-    return json.dumps(tool.function.name, ensure_ascii=False)[1:-1]
+def _name(tool: Tool, style: str) -> str:
+    name = tool.function.name
+    return json.dumps(name, ensure_ascii=False)[1:-1] if style == "json" else name
 
 
-def _content(tool: Tool) -> dict[str, Any]:
+def _content(tool: Tool, style: str) -> dict[str, Any]:
     strict = tool.function.strict and tool.function.parameters is not None
     return {
         "type": "json_schema",
         "json_schema": tool.function.parameters if strict else True,
-        "style": "json",
+        "style": style,
         "any_order": False,
         "max_whitespace_cnt": None,
         "excludes": [],

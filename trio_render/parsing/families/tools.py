@@ -64,6 +64,7 @@ _QWEN3_XML = Tools(
     variants=(_function_tags("</tool_call>"),),
     closes=("</tool_call>",),
     tags=(("<tool_call>\n<function=%s>\n", "\n</function>\n</tool_call>"),),
+    style="qwen_xml",
     signs=("<tool_call>", "<function="),
 )
 
