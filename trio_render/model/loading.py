@@ -133,7 +133,7 @@ def _read(source: str) -> _Parts:
 
 
 def weights_of(source: str) -> tuple[str, str | None] | None:
-    """Return where a model's weights are: what ``from_pretrained`` takes, and a GGUF file in it, if it is one.
+    """Return where a model's weights are: what ``from_pretrained`` takes, and the GGUF file in it, if any.
 
     ``None``: ``source`` is a directory that has a tokenizer only.
 
