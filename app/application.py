@@ -7,10 +7,10 @@ from collections.abc import AsyncGenerator
 from quart import Response, request
 from quart_trio import QuartTrio
 
+from .asgi import HTTPConnection, LeanWebsocket, WebsocketConnection
 from .body import body_is_done
 from .cli import settings_from_environment
 from .connections import bounded_connections
-from .disconnect import FinishBeforeDisconnect
 from .early import EarlyAnswers
 from .errors import register_error_handlers
 from .routes import derender, render, status, tokenize
@@ -19,15 +19,20 @@ from .services import Services, open_services
 __all__ = ["build_app"]
 
 
+class _App(QuartTrio):
+    asgi_http_class = HTTPConnection
+    asgi_websocket_class = WebsocketConnection
+    websocket_class = LeanWebsocket
+
+
 def build_app(services: Services | None) -> QuartTrio:
     """Return the app; see `app.create_app`."""
-    app = QuartTrio(__name__, static_folder=None)
+    app = _App(__name__, static_folder=None)
     # Bodies are counted and timed in app.body; a response may take as long as its work does.
     app.config["MAX_CONTENT_LENGTH"] = None
     app.config["BODY_TIMEOUT"] = None
     app.config["RESPONSE_TIMEOUT"] = None
     register_error_handlers(app)
-    app.asgi_app = FinishBeforeDisconnect(app.asgi_app)  # type: ignore[method-assign]
     if services is not None:
         _add_routes(app, services)
     else:

@@ -58,20 +58,22 @@ async def converse(services: Services, route: str, open_stream: OpenStream) -> N
 
 async def _answer_messages(services: Services, open_stream: OpenStream) -> None:
     settings = services.settings
+    # Looked up in the context once, not for each message.
+    receive, send = websocket.receive, websocket.send
     first = None
     with trio.move_on_after(settings.body_timeout_s):
-        first = _body(await websocket.receive(), settings.max_message)
+        first = _body(await receive(), settings.max_message)
     if first is None:
         raise BodyTimeout(f"The first message did not arrive within {settings.body_timeout_s:g} s.")
     services.offloader.check_admission("derender")
     async with open_stream(first) as stream:
         while True:
-            body = _body(await websocket.receive(), settings.max_message)
+            body = _body(await receive(), settings.max_message)
             with trio.move_on_after(settings.request_timeout_s) as scope:
                 answer = await stream.step(body)
             if scope.cancelled_caught:
                 raise DeadlineExceeded(f"The chunk was not done within {settings.request_timeout_s:g} s.")
-            await websocket.send(answer.decode())
+            await send(answer.decode())
 
 
 def _body(message: str | bytes | None, limit: int) -> Body:

@@ -1,7 +1,7 @@
 """A server of the same make as ours that does nothing: what the framework itself costs.
 
 ``POST /empty`` reads the body and answers with nothing, the WebSocket ``/echo`` says what it hears. With the
-repairs that every server of this make needs (`app.disconnect`, `app.connections`). ``--bare``: without them.
+repairs that every server of this make needs (here, and `app.connections`). ``--bare``: without them.
 """
 
 from __future__ import annotations
@@ -12,11 +12,18 @@ from functools import partial
 import hypercorn.trio
 import trio
 from hypercorn.config import Config
+from hypercorn.typing import (
+    ASGIFramework,
+    ASGIReceiveCallable,
+    ASGIReceiveEvent,
+    ASGISendCallable,
+    ASGISendEvent,
+    Scope,
+)
 from quart import Response, request, websocket
 from quart_trio import QuartTrio
 
 from app.connections import bounded_connections
-from app.disconnect import FinishBeforeDisconnect
 
 __all__: list[str] = []
 
@@ -40,8 +47,35 @@ def _app(bare: bool) -> QuartTrio:
             await websocket.send(await websocket.receive())
 
     if not bare:
-        app.asgi_app = FinishBeforeDisconnect(app.asgi_app)  # type: ignore[method-assign]
+        app.asgi_app = _FinishBeforeDisconnect(app.asgi_app)  # type: ignore[method-assign]
     return app
+
+
+class _FinishBeforeDisconnect:
+    """Lets hypercorn finish a response, which Quart-Trio cancels: the least that a server has to do."""
+
+    def __init__(self, app: ASGIFramework) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: ASGIReceiveCallable, send: ASGISendCallable) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        finishing = False
+
+        async def receive_unless_finishing() -> ASGIReceiveEvent:
+            event = await receive()
+            if finishing and event["type"] == "http.disconnect":
+                await trio.sleep_forever()
+            return event
+
+        async def send_and_note(event: ASGISendEvent) -> None:
+            nonlocal finishing
+            if event["type"] == "http.response.body" and not event.get("more_body"):
+                finishing = True
+            await send(event)
+
+        await self._app(scope, receive_unless_finishing, send_and_note)
 
 
 async def _serve(bare: bool) -> None:
