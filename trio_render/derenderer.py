@@ -7,9 +7,10 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any, final, overload
 
+import msgspec
 from anyio import CapacityLimiter
 
-from .derender import stream_wire, typed, wire
+from .derender import front, stream_wire, typed, wire
 from .fanout import fan_out
 from .model.loading import Model
 from .offload.jobs import Body, Job
@@ -20,6 +21,7 @@ from .policy import Policy
 from .protocol.chat import ChatCompletion
 from .protocol.completion import Completion
 from .protocol.derender import DerenderChatRequest, DerenderCompletionRequest
+from .protocol.front import Echo
 from .protocol.stream import (
     ChatChunk,
     ChatStreamRequest,
@@ -44,6 +46,12 @@ _COMPLETION_JSON = Job(wire.completion_json, "derender", inline_below=1024)
 _DETOKENIZE_JSON = Job(wire.detokenize_json, "derender", inline_below=1024)
 _CHAT_CHUNK_JSON = Job(wire.chat_json, "derender", inline_below=_SMALL_CHUNK_BYTES)
 _COMPLETION_CHUNK_JSON = Job(wire.completion_json, "derender", inline_below=_SMALL_CHUNK_BYTES)
+_CHAT_ANSWER = Job(front.chat_answer, "derender")
+_CHAT_ANSWER_JSON = Job(front.chat_answer_json, "derender")
+_COMPLETION_ANSWER = Job(front.completion_answer, "derender")
+_COMPLETION_ANSWER_JSON = Job(front.completion_answer_json, "derender")
+_ECHOED_STREAM = Job(front.echoed_stream, "derender")
+_ECHOED_LOGPROBS = Job(front.echoed_logprobs, "derender")
 _CHAT_STREAM = Job(typed.chat_stream, "derender")
 _CHAT_STEP = Job(typed.chat_step, "derender")
 _CHAT_SMALL_STEP = Job(typed.chat_step, "derender", inline_below=1)
@@ -132,16 +140,48 @@ class Derenderer:
         Raises, on entering: see `trio_render.derender.stream_plan.open_chat_stream`.
         """
         if isinstance(request, ChatStreamRequest):
-            return self._opened(_CHAT_STREAM, request, _CHAT_SMALL_STEP, _CHAT_STEP)
-        return self._opened(_COMPLETION_STREAM, request, _COMPLETION_SMALL_STEP, _COMPLETION_STEP)
+            return self._opened((_CHAT_STREAM, (), (request,)), _CHAT_SMALL_STEP, _CHAT_STEP)
+        return self._opened((_COMPLETION_STREAM, (), (request,)), _COMPLETION_SMALL_STEP, _COMPLETION_STEP)
+
+    async def chat_answer(self, request: DerenderChatRequest, echo: Echo | None) -> ChatCompletion:
+        """Return `chat` of ``request``, behind ``echo``: what a front end answers."""
+        return await self.offloader.run(_CHAT_ANSWER, (), request, echo, admitted=True)
+
+    async def chat_answer_json(self, request: DerenderChatRequest, echo: Echo | None) -> bytes:
+        """Return `chat_answer` as JSON."""
+        return await self.offloader.run(_CHAT_ANSWER_JSON, (), request, echo, admitted=True)
+
+    async def completion_answer(
+        self, request: DerenderCompletionRequest, echoes: list[Echo] | None
+    ) -> Completion:
+        """Return `completion` of ``request``, each answer behind its echo."""
+        return await self.offloader.run(_COMPLETION_ANSWER, (), request, echoes, admitted=True)
+
+    async def completion_answer_json(
+        self, request: DerenderCompletionRequest, echoes: list[Echo] | None
+    ) -> bytes:
+        """Return `completion_answer` as JSON."""
+        return await self.offloader.run(_COMPLETION_ANSWER_JSON, (), request, echoes, admitted=True)
+
+    def open_echoed_stream(
+        self, request: CompletionStreamRequest, echo: Echo
+    ) -> AbstractAsyncContextManager[DerenderStream[GenerateChunk, CompletionChunk]]:
+        """Open a completion stream whose first token stands behind ``echo``; see `open_stream`."""
+        return self._opened((_ECHOED_STREAM, (), (request, echo)), _COMPLETION_SMALL_STEP, _COMPLETION_STEP)
+
+    async def echoed_logprobs(
+        self, request: CompletionStreamRequest, echo: Echo, chunk: GenerateChunk
+    ) -> msgspec.Raw:
+        """Return the logprobs of such a stream's prompt, which came with its first chunk."""
+        return await self.offloader.run(_ECHOED_LOGPROBS, (), request, echo, chunk, admitted=True)
 
     def _opened(
-        self, opening: Job[Any], request: object, small: Job[Any], large: Job[Any]
+        self, opening: Call, small: Job[Any], large: Job[Any]
     ) -> AbstractAsyncContextManager[DerenderStream[GenerateChunk, Any]]:
         def call(chunk: GenerateChunk) -> Call:
             return small if is_small(chunk) else large, (), (chunk,)
 
-        return opened_stream(self.offloader, (opening, (), (request,)), call)
+        return opened_stream(self.offloader, opening, call)
 
     def open_chat_stream_json(self, body: Body) -> AbstractAsyncContextManager[DerenderStream[Body, bytes]]:
         """Open a chat stream, JSON in and out: that of a `ChatStreamRequest` first, then of chunks."""

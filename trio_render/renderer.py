@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn, final
+from typing import TYPE_CHECKING, NoReturn, TypeVar, final
 
 from anyio import CapacityLimiter
 
@@ -20,9 +20,10 @@ from .opening import opened
 from .policy import Policy
 from .protocol.chat import ChatRequest
 from .protocol.completion import CompletionRequest
+from .protocol.front import ChatPrompt, CompletionPrompts
 from .protocol.generate import GenerateRequest
 from .protocol.tokenize import TokenizeChatRequest, TokenizeRequest, TokenizeResponse
-from .render import typed, wire
+from .render import front, typed, wire
 from .render.completion import CompletionPlan
 from .render.embeds.lifting import LIFT_FROM_BYTES, lift_embeds
 from .render.prompt_embeds import check_prompt_embeds, prompt_embeds, token_ids_only
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Renderer", "open_renderer"]
 
+S = TypeVar("S", wire.CompletionStart, CompletionPrompts)
+
 _CHAT = Job(typed.chat, "render")
 _COMPLETION = Job(typed.completion, "render", keeps_gil=False)
 _TOKENIZE = Job(typed.tokenize_request, "render", keeps_gil=False)
@@ -41,6 +44,8 @@ _TOKENIZE = Job(typed.tokenize_request, "render", keeps_gil=False)
 _CHAT_JSON = Job(wire.chat_json, "render", inline_below=1024)
 _COMPLETION_START = Job(wire.completion_start, "render", keeps_gil=False, inline_below=128)
 _COMPLETION_JSON = Job(wire.completion_json, "render", keeps_gil=False)
+_CHAT_PROMPT = Job(front.chat_prompt, "render")
+_COMPLETION_PROMPTS = Job(front.completion_prompts, "render", keeps_gil=False)
 _LIFT_EMBEDS = Job(lift_embeds, "render", stays=True)
 _PROMPT_EMBEDS = Job(prompt_embeds, "prompt_embeds", stays=True)
 _CHECK_PROMPT_EMBEDS = Job(check_prompt_embeds, "prompt_embeds")
@@ -133,7 +138,7 @@ class Renderer:
         A batch that costs more than some milliseconds fans out under the limiter. Prompts given as
         embeddings are checked, each in a job of its own, and then refused.
         """
-        start, embeds = await self._completion_start(body, request_id)
+        start, embeds = await self._with_embeds_lifted(_COMPLETION_START, body, request_id)
         try:
             if embeds:
                 await self._refuse_embeds(embeds)
@@ -153,20 +158,43 @@ class Renderer:
         """Return the JSON answer to a tokenize body."""
         return await self.offloader.run(self._tokenize_json, body)
 
-    async def _completion_start(
-        self, body: Body, request_id: str | None
-    ) -> tuple[wire.CompletionStart, Sequence[str | Body]]:
+    async def chat_prompt(
+        self, body: Body, request_id: str | None = None, request: ChatRequest | None = None
+    ) -> ChatPrompt:
+        """Return a chat request with its prompt, for a front end.
+
+        Args:
+            request_id: as for `chat_json`.
+            request: instead of ``body``.
+        """
+        return await self.offloader.run(_CHAT_PROMPT, body, request_id, request)
+
+    async def completion_prompts(
+        self, body: Body, request_id: str | None = None, request: CompletionRequest | None = None
+    ) -> tuple[CompletionPrompts, Sequence[str | Body]]:
+        """Return a completion request with its prompts, and the texts of those given as embeddings.
+
+        Arguments as for `chat_prompt`.
+        """
+        if request is None:
+            return await self._with_embeds_lifted(_COMPLETION_PROMPTS, body, request_id)
+        prompts = await self.offloader.run(_COMPLETION_PROMPTS, (), request_id, request)
+        return prompts, prompts.embeds
+
+    async def _with_embeds_lifted(
+        self, job: Job[S], body: Body, request_id: str | None
+    ) -> tuple[S, Sequence[str | Body]]:
         run = self.offloader.run
         is_large = self.policy.enable_prompt_embeds and sum(map(len, body)) >= LIFT_FROM_BYTES
         lifted = await run(_LIFT_EMBEDS, body) if is_large else None
         if lifted is not None:
             # A malformed body is decoded whole, for an error that names the right place in it.
             with suppress(MalformedRequest):
-                start = await run(_COMPLETION_START, lifted.body, request_id, admitted=True)
+                start = await run(job, lifted.body, request_id, admitted=True)
                 embeds = lifted.put_back(start.embeds)
                 if embeds is not None:
                     return start, embeds
-        start = await run(_COMPLETION_START, body, request_id, admitted=is_large)
+        start = await run(job, body, request_id, admitted=is_large)
         return start, start.embeds
 
     async def _refuse_embeds(self, texts: Sequence[str | Body]) -> NoReturn:

@@ -26,6 +26,10 @@ class Engine(Protocol):
         """Whether prompts may be given as embeddings."""
 
     @property
+    def in_flight(self) -> int:
+        """How many of one request's prompts are worth having under way at a time."""
+
+    @property
     def phase(self) -> Phase:
         """Whether requests can be answered now."""
 

@@ -16,13 +16,19 @@ from ..model.loading import Model
 from ..policy import Policy
 from ..protocol.completion import CompletionRequest
 from ..protocol.generate import GenerateRequest
-from .bounds import check_cache_salt, check_stream_fields
+from .bounds import check_cache_salt, check_prompt_length, check_stream_fields
 from .prompt import Prompt, encode_prompt, token_prompt
 from .request_id import request_id
 from .sampling import SamplingBasis, logprob_count, resolve_max_tokens, sampling_basis
 from .truncation import Truncation
 
-__all__ = ["CompletionPlan", "check_completion_fields", "plan_completion", "render_prompt"]
+__all__ = [
+    "CompletionPlan",
+    "check_completion_fields",
+    "plan_completion",
+    "render_embeds",
+    "render_prompt",
+]
 
 _DEFAULT_MAX_TOKENS = 16
 _TOKEN_ID_CHARS = 4
@@ -67,12 +73,28 @@ def render_prompt(model: Model, plan: CompletionPlan, index: int) -> GenerateReq
     Raises:
         InvalidRequest: it is too long, or empty; ``min_tokens`` is above its ``max_tokens``.
     """
-    request = plan.request
     prompt = _prompt(model, plan, index)
+    suffix = f"-{plan.first + index}" if plan.total > 1 else ""
+    return _generate_request(model, plan, prompt, len(prompt.token_ids), suffix)
+
+
+def render_embeds(model: Model, plan: CompletionPlan, index: int, rows: int) -> GenerateRequest:
+    """Return the prompt that is embedding ``index`` of ``plan``, of ``rows`` rows, without its tokens.
+
+    Raises: see `render_prompt`.
+    """
+    check_prompt_length(model, rows)
+    return _generate_request(model, plan, Prompt([], None), rows, f"-embeds-{index}")
+
+
+def _generate_request(
+    model: Model, plan: CompletionPlan, prompt: Prompt, n_tokens: int, suffix: str
+) -> GenerateRequest:
+    request = plan.request
     max_tokens = resolve_max_tokens(
         request.max_tokens,
         model.sampling_defaults.get("max_new_tokens", _DEFAULT_MAX_TOKENS),
-        len(prompt.token_ids),
+        n_tokens,
         model,
         echo_only=bool(request.echo),
     )
@@ -81,7 +103,6 @@ def render_prompt(model: Model, plan: CompletionPlan, index: int) -> GenerateReq
             f"min_tokens must be at most max_tokens ({max_tokens}), not {request.min_tokens}.",
             "min_tokens",
         )
-    suffix = f"-{plan.first + index}" if plan.total > 1 else ""
     return GenerateRequest(
         request_id=plan.base_id + suffix,
         token_ids=prompt.token_ids,

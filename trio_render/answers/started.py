@@ -1,0 +1,219 @@
+"""What chat and completion answers share: generating, counting, one stream of all prompts' chunks."""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+import anyio
+from anyio.streams.memory import MemoryObjectSendStream
+from msgspec import Raw
+from msgspec.structs import replace
+
+from ..derenderer import Derenderer
+from ..engine.base import Engine
+from ..engine.wire import Collected
+from ..errors import EngineError, InvalidRequest, RenderError
+from ..fanout import fan_out
+from ..offload.background import background_tasks
+from ..protocol.chat import ChatRequest
+from ..protocol.completion import CompletionRequest
+from ..protocol.front import Echo
+from ..protocol.generate import GenerateRequest, GenerateResponse
+from ..protocol.stream import (
+    ChatChunk,
+    ChatChunkChoice,
+    CompletionChunk,
+    CompletionChunkChoice,
+    GenerateChunk,
+)
+from ..streams import DerenderStream
+from .stream import AnswerStream
+
+if TYPE_CHECKING:
+    import torch
+
+__all__ = ["Progress", "Prompt", "Started", "engine_at_fault"]
+
+R = TypeVar("R", bound=ChatRequest | CompletionRequest)
+C = TypeVar("C", bound=ChatChunk | CompletionChunk)
+
+_BUFFERED_CHUNKS = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """One prompt of a request, ready for an engine.
+
+    Attributes:
+        n_tokens: its length; that of ``embeds`` in rows.
+        embeds: the prompt, where ``generate`` has no token ids.
+        echo: comes back in front of its answers.
+    """
+
+    generate: GenerateRequest
+    n_tokens: int
+    embeds: torch.Tensor | None = None
+    echo: Echo | None = None
+
+
+class Progress:
+    """How far a prompt's stream has come.
+
+    Attributes:
+        shown: choices of which a chunk was sent.
+        echoed: the logprobs of an echoed prompt, if they were asked for.
+    """
+
+    def __init__(self, n_choices: int) -> None:
+        self.n_tokens = 0
+        self.shown: set[int] = set()
+        self.echoed: Raw | None = None
+        self._n_choices = n_choices
+        self._ended: set[int] = set()
+
+    def add(self, chunk: GenerateChunk) -> None:
+        self.n_tokens += sum(len(choice.token_ids or ()) for choice in chunk.choices)
+
+    def is_over(self, choices: Sequence[ChatChunkChoice | CompletionChunkChoice]) -> bool:
+        """Say whether all have ended with these, some at a stop string that the engine knows nothing of."""
+        self._ended.update(choice.index for choice in choices if choice.finish_reason is not None)
+        return len(self._ended) == self._n_choices
+
+
+class Started(ABC, Generic[R, C]):
+    """A request that has been checked and rendered.
+
+    Attributes:
+        id: the ``id`` of its answer and of each chunk.
+    """
+
+    def __init__(
+        self, derenderer: Derenderer, engine: Engine, request: R, prompts: list[Prompt], answer_id: str
+    ) -> None:
+        self.request: R = request
+        self.id = answer_id
+        self._derenderer = derenderer
+        self._engine = engine
+        self._prompts = prompts
+        self._created = int(time.time())
+
+    @property
+    def streams(self) -> bool:
+        """Whether the request asks for a stream."""
+        return bool(self.request.stream)
+
+    @asynccontextmanager
+    async def open_stream(self) -> AsyncIterator[AnswerStream[C]]:
+        """Open the answer as a stream, for the length of the block. Prompts are interleaved as they come.
+
+        Raises, from the stream: see `AnswerStream`.
+        """
+        send, receive = anyio.create_memory_object_stream[C | RenderError](_BUFFERED_CHUNKS)
+        async with background_tasks() as group, receive:
+            group.start_soon(self._produce, send)
+            yield AnswerStream(receive)
+
+    async def _produce(self, send: MemoryObjectSendStream[C | RenderError]) -> None:
+        async def one_prompt(place: int) -> int:
+            return await self._stream_prompt(place, send)
+
+        # Who takes the chunks may have gone: the block is about to end.
+        with suppress(anyio.BrokenResourceError):
+            async with send:
+                try:
+                    counts = await fan_out(one_prompt, range(len(self._prompts)), self._engine.in_flight)
+                    if self._counts("include_usage"):
+                        await send.send(self._chunk([], self._usage(self._prompts, sum(counts))))
+                except RenderError as error:
+                    await send.send(error)
+
+    async def _stream_prompt(self, place: int, send: MemoryObjectSendStream[C | RenderError]) -> int:
+        """Send a prompt's chunks; return how many tokens were generated."""
+        prompt = self._prompts[place]
+        first_index = place * prompt.generate.sampling_params.n
+        progress = Progress(prompt.generate.sampling_params.n)
+        async with (
+            self._engine.generate(prompt.generate, prompt.embeds) as chunks,
+            self._open_prompt_stream(prompt) as stream,
+        ):
+            async for chunk in chunks:
+                is_first = not progress.n_tokens
+                progress.add(chunk)
+                with engine_at_fault():
+                    answer = await stream.step(self._given(prompt, chunk, is_first))
+                    choices = await self._choices(prompt, chunk, list(answer.choices), progress)
+                progress.shown.update(choice.index for choice in answer.choices)
+                shown = [
+                    replace(choice, index=first_index + choice.index)
+                    for choice in choices
+                    if self._shows(choice)
+                ]
+                if shown:
+                    usage = self._usage([prompt], progress.n_tokens)
+                    with_usage = self._counts("continuous_usage_stats")
+                    await send.send(self._chunk(shown, usage if with_usage else None, answer))
+                if progress.is_over(answer.choices):
+                    return progress.n_tokens
+        raise EngineError("The engine's answer ended before all its choices did.")
+
+    def _given(self, prompt: Prompt, chunk: GenerateChunk, is_first: bool) -> GenerateChunk:
+        """Return an engine's chunk as the derenderer wants it: prompt ids once, where they were asked for."""
+        prompt_ids = prompt.generate.token_ids if is_first and self.request.return_token_ids else None
+        return replace(chunk, request_id=self.id, usage=None, prompt_token_ids=prompt_ids)
+
+    def _counts(self, option: str) -> bool:
+        return bool(getattr(self.request.stream_options, option, False))
+
+    def _usage(self, prompts: list[Prompt], n_tokens: int) -> dict[str, Any]:
+        n_prompt = sum(prompt.n_tokens for prompt in prompts)
+        return {
+            "prompt_tokens": n_prompt,
+            "completion_tokens": n_tokens,
+            "total_tokens": n_prompt + n_tokens,
+        }
+
+    async def _responses(self) -> list[GenerateResponse]:
+        return await fan_out(self._response, self._prompts, self._engine.in_flight)
+
+    async def _response(self, prompt: Prompt) -> GenerateResponse:
+        collected = Collected(prompt.generate)
+        async with self._engine.generate(prompt.generate, prompt.embeds) as chunks:
+            async for chunk in chunks:
+                collected.add(chunk)
+        response = replace(collected.response(), request_id=self.id)
+        if self.request.return_token_ids and response.prompt_token_ids is None:
+            response = replace(response, prompt_token_ids=prompt.generate.token_ids)
+        return response
+
+    @abstractmethod
+    def _open_prompt_stream(
+        self, prompt: Prompt
+    ) -> AbstractAsyncContextManager[DerenderStream[GenerateChunk, C]]: ...
+
+    @abstractmethod
+    async def _choices(
+        self, prompt: Prompt, chunk: GenerateChunk, choices: list[Any], progress: Progress
+    ) -> list[Any]:
+        """Return a chunk's choices, the prompt's echo in front of each one's first."""
+
+    @abstractmethod
+    def _shows(self, choice: Any) -> bool:
+        """Say whether a choice of a chunk tells its client anything."""
+
+    @abstractmethod
+    def _chunk(self, choices: list[Any], usage: dict[str, Any] | None, derendered: C | None = None) -> C:
+        """Return a chunk of ``choices``, with what ``derendered`` has beside them."""
+
+
+@contextmanager
+def engine_at_fault() -> Iterator[None]:
+    """Blame the engine for output that can't be derendered: its client has asked for nothing wrong."""
+    try:
+        yield
+    except InvalidRequest as error:
+        raise EngineError(f"The engine's answer can't be derendered: {error.message}") from error
