@@ -39,6 +39,7 @@ BELOW: dict[str, set[str]] = {
         *("errors", "policy", "protocol", "model", "workspace", "derender", "offload", "opening", "fanout"),
         "streams",
     },
+    "engine": {"errors", "protocol", "offload"},
 }
 """What each part may import, itself aside. The package's own module, on top, imports them all."""
 
@@ -163,9 +164,9 @@ def test_only_the_model_calls_tokenizers_and_templates(file: Path) -> None:
 
 @pytest.mark.parametrize("file", SOURCES, ids=named)
 def test_only_prompt_embeddings_call_torch(file: Path) -> None:
-    """The renderer names a type of it."""
+    """The renderer and engines name a type of it."""
     if "torch" in packages(file):
-        assert named(file).endswith(("render/prompt_embeds.py", "trio_render/renderer.py"))
+        assert named(file).endswith(("render/prompt_embeds.py", "trio_render/renderer.py", "engine/base.py"))
 
 
 @pytest.mark.parametrize("file", SOURCES, ids=named)
