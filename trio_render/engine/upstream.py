@@ -102,6 +102,22 @@ class _Network(httpcore.AsyncNetworkBackend):
 
 
 @final
+class _Body:
+    """A request's body. httpcore's own is a generator, which a cancelled request leaves to the collector."""
+
+    def __init__(self, body: bytes) -> None:
+        self._parts = iter([body])
+
+    def __aiter__(self) -> _Body:
+        return self
+
+    async def __anext__(self) -> bytes:
+        for part in self._parts:
+            return part
+        raise StopAsyncIteration
+
+
+@final
 class Answer:
     """An upstream's answer whose head has come. Its body may be read once, by one task at a time."""
 
@@ -219,7 +235,7 @@ class Upstream:
                 "POST",
                 self._url,
                 headers=[*self._headers, ("Content-Length", str(len(body)))],
-                content=body,
+                content=_Body(body),
                 extensions={"timeout": self._timeouts, "trace": trace},
             )
             return await self._pool.handle_async_request(request)
