@@ -26,6 +26,7 @@ from .protocol.tokenize import TokenizeChatRequest, TokenizeRequest, TokenizeRes
 from .render import front, typed, wire
 from .render.completion import CompletionPlan
 from .render.embeds.lifting import LIFT_FROM_BYTES, lift_embeds
+from .render.generate import generate_request
 from .render.prompt_embeds import check_prompt_embeds, prompt_embeds, token_ids_only
 from .workspace import Workspace
 
@@ -46,6 +47,7 @@ _COMPLETION_START = Job(wire.completion_start, "render", keeps_gil=False, inline
 _COMPLETION_JSON = Job(wire.completion_json, "render", keeps_gil=False)
 _CHAT_PROMPT = Job(front.chat_prompt, "render")
 _COMPLETION_PROMPTS = Job(front.completion_prompts, "render", keeps_gil=False)
+_GENERATE_REQUEST = Job(generate_request, "render", keeps_gil=False, inline_below=4096)
 _LIFT_EMBEDS = Job(lift_embeds, "render", stays=True)
 _PROMPT_EMBEDS = Job(prompt_embeds, "prompt_embeds", stays=True)
 _CHECK_PROMPT_EMBEDS = Job(check_prompt_embeds, "prompt_embeds")
@@ -157,6 +159,10 @@ class Renderer:
     async def tokenize_json(self, body: Body) -> bytes:
         """Return the JSON answer to a tokenize body."""
         return await self.offloader.run(self._tokenize_json, body)
+
+    async def generate_request(self, body: Body, request_id: str | None = None) -> GenerateRequest:
+        """Return a token-in request's body as an engine wants it. ``request_id`` as for `chat_json`."""
+        return await self.offloader.run(_GENERATE_REQUEST, body, request_id)
 
     async def chat_prompt(
         self, body: Body, request_id: str | None = None, request: ChatRequest | None = None

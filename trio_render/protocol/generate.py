@@ -10,9 +10,9 @@ from typing import Any, Literal
 import msgspec
 
 from .logprobs import GenerateLogprobs
-from .sampling import SamplingParams, StreamOptions
+from .sampling import Int64, SamplingParams, StreamOptions
 
-__all__ = ["GenerateChoice", "GenerateRequest", "GenerateResponse", "ParseContext"]
+__all__ = ["GenerateBody", "GenerateChoice", "GenerateRequest", "GenerateResponse", "ParseContext"]
 
 
 class ParseContext(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -47,6 +47,25 @@ class GenerateRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     kv_transfer_params: dict[str, Any] | None = None
     ec_transfer_params: dict[str, Any] | None = None
     parse_context: ParseContext | None = None
+    reasoning_ended: bool | None = None
+    reasoning_parser_kwargs: dict[str, Any] | None = None
+
+
+class GenerateBody(msgspec.Struct, frozen=True, kw_only=True):
+    """Body of ``POST /inference/v1/generate``: a `GenerateRequest` of which most may be left out."""
+
+    token_ids: list[int]
+    sampling_params: dict[str, Any] = {}
+    request_id: str | None = None
+    output_mode: Literal["tokens"] | None = "tokens"
+    stream: bool | None = False
+    priority: Int64 | None = None
+    model: str | None = None
+    stream_options: StreamOptions | None = None
+    cache_salt: Any = None
+    return_token_ids: bool | None = None
+    kv_transfer_params: dict[str, Any] | None = None
+    ec_transfer_params: dict[str, Any] | None = None
     reasoning_ended: bool | None = None
     reasoning_parser_kwargs: dict[str, Any] | None = None
 
