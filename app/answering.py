@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Awaitable, Callable
+from typing import Protocol
 
 import trio
 from quart import Request, Response, g, request
@@ -14,24 +15,78 @@ from trio_render.offload.limits import Kind
 from .body import forget, read_json_body
 from .errors import BodyTimeout
 from .services import Services
+from .sse import EventStream, OpenStream
 
-__all__ = ["KIND_OF", "answer_json"]
+__all__ = ["KINDS_OF", "answer_json", "answer_started"]
 
-KIND_OF: dict[str, Kind] = {
-    "/v1/chat/completions/render": "render",
-    "/v1/completions/render": "render",
-    "/v1/chat/completions/derender": "derender",
-    "/v1/completions/derender": "derender",
-    "/tokenize": "render",
-    "/detokenize": "derender",
+KINDS_OF: dict[str, tuple[Kind, ...]] = {
+    "/v1/chat/completions/render": ("render",),
+    "/v1/completions/render": ("render",),
+    "/v1/chat/completions/derender": ("derender",),
+    "/v1/completions/derender": ("derender",),
+    "/tokenize": ("render",),
+    "/detokenize": ("derender",),
+    "/v1/chat/completions": ("engine", "render"),
+    "/v1/completions": ("engine", "render"),
+    "/inference/v1/generate": ("engine", "render"),
 }
-"""The kind of work behind each route that works."""
+"""The kinds of work behind each route that works, the scarcest first."""
 
 _TIMEOUT_HEADER = "X-Request-Timeout"
 
 
+class Started(Protocol):
+    """A request that was checked, and can be answered either way."""
+
+    @property
+    def streams(self) -> bool: ...
+
+    async def answer_json(self) -> bytes: ...
+
+    @property
+    def open_stream(self) -> OpenStream: ...
+
+
 async def answer_json(services: Services, work: Callable[[list[bytes]], Awaitable[bytes]]) -> Response:
-    """Return what ``work`` makes of the current request's body.
+    """Return what ``work`` makes of the current request's body, which is JSON. Raises as `_answer` does."""
+
+    async def answer(body: list[bytes], first_by: float, timeout_s: float) -> Response:
+        return Response(await work(body), content_type="application/json")
+
+    return await _answer(services, answer)
+
+
+async def answer_started(
+    services: Services,
+    start: Callable[[list[bytes], str | None], Awaitable[Started]],
+    request_id: str | None,
+) -> Response:
+    """Return the answer to the request that ``start`` makes of the current body, whole or as a stream.
+
+    A stream's time is counted up to its first event, and from each event to the next.
+
+    Raises: as `_answer` does.
+    """
+    rule = request.url_rule
+    route = "unknown" if rule is None else rule.rule
+
+    async def answer(body: list[bytes], first_by: float, timeout_s: float) -> Response:
+        started = await start(body, request_id)
+        if not started.streams:
+            return Response(await started.answer_json(), content_type="application/json")
+
+        def count(status: int) -> None:
+            services.metrics.count_request(route, status)
+
+        return EventStream(started.open_stream, first_by, timeout_s, count)
+
+    return await _answer(services, answer)
+
+
+async def _answer(
+    services: Services, work: Callable[[list[bytes], float, float], Awaitable[Response]]
+) -> Response:
+    """Return what ``work`` makes of the current request's body, in the time that the request has.
 
     Raises:
         Overloaded: the queue for its kind of work is full; the body has not been looked at.
@@ -44,11 +99,12 @@ async def answer_json(services: Services, work: Callable[[list[bytes]], Awaitabl
     began = trio.current_time()
     with trio.CancelScope(deadline=began + min(body_timeout_s, timeout_s)) as scope:
         # Most were refused in app.early; not those whose path it doesn't know as it was written.
-        services.offloader.check_admission(KIND_OF[request.path])
+        for kind in KINDS_OF[request.path]:
+            services.offloader.check_admission(kind)
         body = await read_json_body(request, services.settings)
         scope.deadline = began + timeout_s
         try:
-            return Response(await work(body), content_type="application/json")
+            return await work(body, scope.deadline, timeout_s)
         finally:
             await forget(body)
     if not g.get("body_is_read", False):

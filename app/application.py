@@ -13,8 +13,9 @@ from .cli import settings_from_environment
 from .connections import bounded_connections
 from .early import EarlyAnswers
 from .errors import register_error_handlers
-from .routes import derender, render, status, tokenize
+from .routes import completions, derender, render, status, tokenize
 from .services import Services, open_services
+from .sse import EventStream
 
 __all__ = ["build_app"]
 
@@ -43,11 +44,14 @@ def build_app(services: Services | None) -> QuartTrio:
 def _add_routes(app: QuartTrio, services: Services) -> None:
     for family in (render, derender, tokenize, status):
         app.register_blueprint(family.blueprint(services))
+    if services.frontend is not None:
+        app.register_blueprint(completions.blueprint(services, services.frontend))
 
     @app.after_request
     async def count(response: Response) -> Response:
         rule = request.url_rule
-        services.metrics.count_request("unknown" if rule is None else rule.rule, response.status_code)
+        if not isinstance(response, EventStream):
+            services.metrics.count_request("unknown" if rule is None else rule.rule, response.status_code)
         if not await body_is_done(request):
             response.headers["Connection"] = "close"
         return response

@@ -19,6 +19,8 @@ from quart.wrappers.response import DataBody
 from quart_trio.asgi import TrioASGIHTTPConnection, TrioASGIWebsocketConnection
 from quart_trio.wrappers import TrioWebsocket
 
+from .sse import EventStream
+
 __all__ = ["HTTPConnection", "LeanWebsocket", "WebsocketConnection"]
 
 
@@ -51,14 +53,20 @@ class HTTPConnection(TrioASGIHTTPConnection):
                 return
 
     async def _send_response(self, send: ASGISendCallable, response: ResponseTypes) -> None:
+        if isinstance(response, EventStream):
+            await response.send_to(send, self._note_the_end)
+            return
         body = response.response
         if isinstance(response, Response) and type(body) is DataBody:
             await self._send_start(send, response)
-            self._finishing = True
+            self._note_the_end()
             data = body.data[body.begin : body.end]
             await send({"type": "http.response.body", "body": data, "more_body": False})
             return
         await super()._send_response(self._noting_the_end(send), response)
+
+    def _note_the_end(self) -> None:
+        self._finishing = True
 
     async def _send_start(self, send: ASGISendCallable, response: Response) -> None:
         await send(
@@ -72,7 +80,7 @@ class HTTPConnection(TrioASGIHTTPConnection):
     def _noting_the_end(self, send: ASGISendCallable) -> ASGISendCallable:
         async def send_and_note(event: ASGISendEvent) -> None:
             if event["type"] == "http.response.body" and not event.get("more_body"):
-                self._finishing = True
+                self._note_the_end()
             await send(event)
 
         return send_and_note

@@ -95,7 +95,7 @@ def main() -> None:
 @click.option("--limit-render", default=2, help="Render jobs at a time.")
 @click.option("--limit-derender", default=2, help="Derender jobs at a time.")
 @click.option("--limit-prompt-embeds", default=2, help="Prompt embeddings read at a time.")
-@click.option("--limit-engine", default=1, help="Generations at a time (a later version).")
+@click.option("--limit-engine", default=1, help="Generations at a time of --engine transformers.")
 @click.option("--limit-shared", type=int, help="One limit for all kinds instead.  [default: none]")
 @click.option("--limit-gil", default=1, help="Jobs at a time that keep Python's GIL, of any kind.")
 @click.option("--queue-limit", default=1000, help="Jobs of a kind that may wait; more get 503 at once.")
@@ -139,10 +139,13 @@ def main() -> None:
 )
 @click.option(
     "--engine",
-    type=click.Choice(["none"]),
-    default="none",
-    help="Engine behind the completion endpoints; this version has none, it renders and derenders.",
+    type=click.Choice(["auto", "none", "http", "transformers"]),
+    default="auto",
+    help="What generates behind /v1/completions and /v1/chat/completions. transformers: the model, in this"
+    " process. http: the server at --upstream. none: nothing; renders and derenders only. auto: transformers"
+    " where the model comes with weights, else none.",
 )
+@click.option("--upstream", help="URL of a server with /inference/v1/generate, for --engine http.")
 @click.option(
     "--debug-loop-stalls",
     "debug_loop_stalls_ms",

@@ -19,7 +19,7 @@ from hypercorn.typing import (
 
 from trio_render import Overloaded
 
-from .answering import KIND_OF
+from .answering import KINDS_OF
 from .body import discard
 from .errors import Answer, answer_to
 from .services import Services
@@ -50,10 +50,10 @@ class EarlyAnswers:
     def _answer(self, method: str, path: str) -> Answer | None:
         if method in _ASKED_WITH.get(path, ()):
             return ALIVE
-        kind = KIND_OF.get(path)
-        if method == "POST" and kind is not None:
+        if method == "POST":
             try:
-                self._services.offloader.check_admission(kind)
+                for kind in KINDS_OF.get(path, ()):
+                    self._services.offloader.check_admission(kind)
             except Overloaded as error:
                 return answer_to(error)
         return None

@@ -10,12 +10,15 @@ import msgspec
 from trio_render.protocol.chat import ChatCompletion, ChatRequest
 from trio_render.protocol.completion import Completion, CompletionRequest
 from trio_render.protocol.derender import DerenderChatRequest, DerenderCompletionRequest
-from trio_render.protocol.generate import GenerateRequest
+from trio_render.protocol.generate import GenerateBody, GenerateRequest, GenerateResponse
 from trio_render.protocol.stream import (
+    ChatChunk,
+    CompletionChunk,
     DerenderChatChunk,
     DerenderCompletionChunk,
     DerenderedChatChunk,
     DerenderedCompletionChunk,
+    GenerateChunk,
 )
 from trio_render.protocol.tokenize import (
     DetokenizeRequest,
@@ -41,6 +44,21 @@ _POSTS: dict[str, tuple[str, Any, Any]] = {
         DerenderCompletionRequest | DerenderCompletionChunk,
         Completion | DerenderedCompletionChunk,
     ),
+    "/v1/chat/completions": (
+        "Answer a chat, whole or as server-sent events",
+        ChatRequest,
+        ChatCompletion | ChatChunk,
+    ),
+    "/v1/completions": (
+        "Complete prompts, whole or as server-sent events",
+        CompletionRequest,
+        Completion | CompletionChunk,
+    ),
+    "/inference/v1/generate": (
+        "Token ids to token ids, whole or as server-sent events",
+        GenerateBody,
+        GenerateResponse | GenerateChunk,
+    ),
     "/tokenize": ("Text or chat to token ids", TokenizeRequest | TokenizeChatRequest, TokenizeResponse),
     "/detokenize": ("Token ids to text", DetokenizeRequest, DetokenizeResponse),
 }
@@ -49,6 +67,7 @@ _GETS: dict[str, tuple[str, Any]] = {
     "/version": ("The server's version", dict[str, str]),
     "/health": ("200 while the server is up", None),
     "/ping": ("The same", None),
+    "/ready": ("200 when requests can be answered, 503 while weights load", dict[str, str]),
     "/metrics": ("Figures in Prometheus' text format", None),
 }
 _ERROR = {

@@ -18,10 +18,13 @@ import trio
 
 from trio_render import (
     Derenderer,
+    Engine,
+    Frontend,
     Model,
     Offloader,
     Renderer,
     Stall,
+    Workspace,
     open_derenderer,
     open_offloader,
     open_renderer,
@@ -46,6 +49,7 @@ class Services:
 
     Attributes:
         created: when the model was opened, in Unix seconds.
+        frontend: where there is an engine.
         stopping: set when the server stops: streams have as long as running requests to end.
     """
 
@@ -56,6 +60,7 @@ class Services:
     offloader: Offloader
     metrics: Metrics
     created: int
+    frontend: Frontend | None = None
     stopping: trio.Event = field(default_factory=trio.Event)
 
 
@@ -83,13 +88,41 @@ async def open_services(settings: Settings) -> AsyncIterator[Services]:
         offloading as offloader,
         open_renderer(workspace, offloader=offloader) as renderer,
         open_derenderer(workspace, offloader=offloader) as derenderer,
+        _opened_engine(settings, workspace, offloader) as engine,
     ):
         _settle_memory()
         metrics = Metrics(offloader.statistics)
         async with watched_loop(metrics), _stalls_reported(settings.debug_loop_stalls_ms / 1000):
             yield Services(
-                settings, workspace.model, renderer, derenderer, offloader, metrics, int(time.time())
+                settings,
+                workspace.model,
+                renderer,
+                derenderer,
+                offloader,
+                metrics,
+                int(time.time()),
+                None if engine is None else Frontend(renderer, derenderer, engine),
             )
+
+
+@asynccontextmanager
+async def _opened_engine(
+    settings: Settings, workspace: Workspace, offloader: Offloader
+) -> AsyncIterator[Engine | None]:
+    """Open the engine that the settings ask for. Its modules are imported where they are needed only."""
+    match settings.chosen_engine:
+        case "http":
+            from trio_render.engine.http import open_http_engine
+
+            async with open_http_engine(settings.upstream or "") as upstream:
+                yield upstream
+        case "transformers":
+            from trio_render.engine.transformers import open_transformers_engine
+
+            async with open_transformers_engine(workspace, offloader) as engine:
+                yield engine
+        case _:
+            yield None
 
 
 @asynccontextmanager

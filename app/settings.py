@@ -7,6 +7,7 @@ from hashlib import blake2b
 from typing import Literal
 
 from trio_render import Limits, Policy
+from trio_render.model.loading import weights_of
 from trio_render.parsing.selection import REASONING_PARSERS, TOOL_CALL_PARSERS
 
 __all__ = ["Settings", "SettingsError"]
@@ -48,7 +49,9 @@ class Settings:
         stream_state_key: a secret text that authenticates what clients of streams carry; server processes
             and replicas share it. ``None``: such states are checked, but could be forged.
         graceful_timeout_s: longest that running requests are waited for at shutdown.
-        engine: the engine behind ``/v1/completions``; only ``none`` exists.
+        engine: what generates behind ``/v1/completions`` and its like: ``transformers``, in this process;
+            ``http``, at ``upstream``; ``none``; ``auto``, ``transformers`` where the model has weights.
+        upstream: URL of a server with ``/inference/v1/generate``.
         log_level: of the server's own log on stderr.
     """
 
@@ -81,7 +84,8 @@ class Settings:
     body_timeout_s: float = 30.0
     graceful_timeout_s: float = 20.0
     stream_state_key: str | None = field(default=None, repr=False)
-    engine: str = "none"
+    engine: Literal["auto", "none", "http", "transformers"] = "auto"
+    upstream: str | None = None
     log_level: str = "info"
 
     def __post_init__(self) -> None:
@@ -123,7 +127,24 @@ class Settings:
             "--stream-state-key",
             f"must have at least {_MIN_KEY_CHARS} characters, all printable",
         )
-        _require(self.engine == "none", "--engine", "must be none")
+        _require(self.engine in ("auto", "none", "http", "transformers"), "--engine", "is none that exists")
+        is_http = self.engine == "http"
+        _require(is_http == (self.upstream is not None), "--upstream", "goes with --engine http")
+        url = self.upstream
+        _require(
+            url is None or url.startswith(("http://", "https://")), "--upstream", "must be an http(s) URL"
+        )
+
+    @property
+    def chosen_engine(self) -> Literal["none", "http", "transformers"]:
+        """``engine``, where ``auto`` has been looked into.
+
+        Raises:
+            ModelLoadError: the demo model is not installed.
+        """
+        if self.engine != "auto":
+            return self.engine
+        return "none" if weights_of(self.model) is None else "transformers"
 
     @property
     def max_message(self) -> int:

@@ -7,8 +7,13 @@ from __future__ import annotations
 
 from msgspec import Struct as _Struct
 
+from .answers.chat import StartedChat as StartedChat
+from .answers.completion import StartedCompletion as StartedCompletion
+from .answers.stream import AnswerStream as AnswerStream
+from .answers.tokens import StartedTokens as StartedTokens
 from .derenderer import Derenderer as Derenderer
 from .derenderer import open_derenderer as open_derenderer
+from .engine.base import Engine as Engine
 from .errors import DeadlineExceeded as DeadlineExceeded
 from .errors import EngineError as EngineError
 from .errors import InvalidRequest as InvalidRequest
@@ -18,6 +23,7 @@ from .errors import ModelNotFound as ModelNotFound
 from .errors import Overloaded as Overloaded
 from .errors import RenderError as RenderError
 from .errors import WorkerDied as WorkerDied
+from .frontend import Frontend as Frontend
 from .model.loading import Model as Model
 from .model.loading import open_model as open_model
 from .offload.limits import Limits as Limits
@@ -61,6 +67,7 @@ from .workspace import open_workspace as open_workspace
 from .workspace import workspace_of as workspace_of
 
 __all__ = [
+    "AnswerStream",
     "Candidate",
     "ChatChunk",
     "ChatCompletion",
@@ -77,7 +84,9 @@ __all__ = [
     "DerenderStream",
     "Derenderer",
     "DetokenizeRequest",
+    "Engine",
     "EngineError",
+    "Frontend",
     "GenerateChoice",
     "GenerateChunk",
     "GenerateLogprobs",
@@ -101,6 +110,9 @@ __all__ = [
     "Renderer",
     "SamplingParams",
     "Stall",
+    "StartedChat",
+    "StartedCompletion",
+    "StartedTokens",
     "TokenLogprob",
     "TokenizeChatRequest",
     "TokenizeRequest",

@@ -8,6 +8,7 @@ from typing import final
 from .answers.chat import StartedChat
 from .answers.completion import StartedCompletion
 from .answers.started import Prompt
+from .answers.tokens import StartedTokens
 from .derenderer import Derenderer
 from .engine.base import Engine
 from .errors import InvalidRequest
@@ -81,6 +82,10 @@ class Frontend:
             prompts.append(Prompt(generate, len(generate.token_ids), echo=echo))
         answer_id = given.plan.base_id
         return StartedCompletion(self.derenderer, self.engine, given.request, prompts, answer_id)
+
+    async def start_tokens(self, body: Body, request_id: str | None = None) -> StartedTokens:
+        """Check a token-in request. Arguments as for `start_chat`."""
+        return StartedTokens(self.engine, await self.renderer.generate_request(body, request_id))
 
     async def _embeds(self, given: CompletionPrompts, texts: Sequence[str | Body]) -> list[Prompt]:
         if not self.engine.takes_embeds:

@@ -1,7 +1,8 @@
-"""``/health``, ``/ping``, ``/version``, ``/v1/models``, ``/metrics``, ``/openapi.json``."""
+"""``/health``, ``/ready``, ``/ping``, ``/version``, ``/v1/models``, ``/metrics``, ``/openapi.json``."""
 
 from __future__ import annotations
 
+from http import HTTPStatus
 from importlib.metadata import version
 
 import trio
@@ -34,6 +35,12 @@ def blueprint(services: Services) -> Blueprint:
     @routes.route("/ping", methods=["GET", "POST"])
     async def ping() -> Response:
         return Response(ALIVE.body, ALIVE.status, dict(ALIVE.headers))
+
+    @routes.get("/ready")
+    async def ready() -> Response:
+        phase = "ready" if services.frontend is None else services.frontend.engine.phase
+        status = HTTPStatus.OK if phase == "ready" else HTTPStatus.SERVICE_UNAVAILABLE
+        return Response(encode({"phase": phase}), status, content_type="application/json")
 
     @routes.get("/metrics")
     async def metrics() -> Response:

@@ -37,12 +37,12 @@ from .stream import AnswerStream
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["Progress", "Prompt", "Started", "engine_at_fault"]
+__all__ = ["BUFFERED_CHUNKS", "Progress", "Prompt", "Started", "engine_at_fault"]
 
 R = TypeVar("R", bound=ChatRequest | CompletionRequest)
 C = TypeVar("C", bound=ChatChunk | CompletionChunk)
 
-_BUFFERED_CHUNKS = 16
+BUFFERED_CHUNKS = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +113,7 @@ class Started(ABC, Generic[R, C]):
 
         Raises, from the stream: see `AnswerStream`.
         """
-        send, receive = anyio.create_memory_object_stream[C | RenderError](_BUFFERED_CHUNKS)
+        send, receive = anyio.create_memory_object_stream[C | RenderError](BUFFERED_CHUNKS)
         async with background_tasks() as group, receive:
             group.start_soon(self._produce, send)
             yield AnswerStream(receive)

@@ -8,11 +8,11 @@ import anyio
 from anyio.streams.memory import MemoryObjectReceiveStream
 
 from ..errors import RenderError
-from ..protocol.stream import ChatChunk, CompletionChunk
+from ..protocol.stream import ChatChunk, CompletionChunk, GenerateChunk
 
 __all__ = ["AnswerStream"]
 
-C = TypeVar("C", bound=ChatChunk | CompletionChunk)
+C = TypeVar("C", bound=ChatChunk | CompletionChunk | GenerateChunk)
 
 
 @final

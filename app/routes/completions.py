@@ -1,0 +1,31 @@
+"""The front end: ``/v1/chat/completions``, ``/v1/completions`` and ``/inference/v1/generate``."""
+
+from __future__ import annotations
+
+from quart import Blueprint, Response, request
+
+from trio_render import Frontend
+
+from ..answering import answer_started
+from ..services import Services
+
+__all__ = ["blueprint"]
+
+
+def blueprint(services: Services, frontend: Frontend) -> Blueprint:
+    """Return the routes that need an engine."""
+    routes = Blueprint("completions", __name__)
+
+    @routes.post("/v1/chat/completions")
+    async def chat() -> Response:
+        return await answer_started(services, frontend.start_chat, request.headers.get("X-Request-Id"))
+
+    @routes.post("/v1/completions")
+    async def completion() -> Response:
+        return await answer_started(services, frontend.start_completion, request.headers.get("X-Request-Id"))
+
+    @routes.post("/inference/v1/generate")
+    async def generate() -> Response:
+        return await answer_started(services, frontend.start_tokens, request.headers.get("X-Request-Id"))
+
+    return routes

@@ -1,0 +1,122 @@
+"""Server-sent events: a response whose sending owns the work behind it, from the first event to the last."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager
+from http import HTTPStatus
+from typing import Any
+
+import trio
+from hypercorn.typing import ASGISendCallable
+from quart_trio.wrappers import TrioResponse
+
+from trio_render import DeadlineExceeded, RenderError
+from trio_render.engine.wire import DONE, error_event
+from trio_render.protocol.decoding import encode
+
+from .errors import Answer, answer_to, error_body, log
+
+__all__ = ["EventStream"]
+
+_KEEP_ALIVE_S = 15.0
+_KEEP_ALIVE = b": keep-alive\n\n"
+_HEADERS = [
+    (b"content-type", b"text/event-stream; charset=utf-8"),
+    (b"cache-control", b"no-cache"),
+    (b"x-accel-buffering", b"no"),
+]
+
+OpenStream = Callable[[], AbstractAsyncContextManager[AsyncIterator[Any]]]
+
+
+class EventStream(TrioResponse):
+    """A streamed answer, one event per chunk, ``[DONE]`` behind the last.
+
+    Nothing runs before `send_to` is called, and nothing behind its end. What goes wrong before the first
+    event is answered with its own status; what goes wrong later is an event with OpenAI's error object.
+    A comment is sent now and then where no event comes: proxies close what is silent, and only a write
+    finds a peer that has vanished.
+
+    Args:
+        open_stream: yields wire types. Its iterator must lose nothing when a wait for the next is cancelled.
+        first_by: when the first event must have come, as `trio.current_time` counts.
+        timeout_s: longest time from an event to the next.
+        count: told the status, once.
+    """
+
+    def __init__(
+        self, open_stream: OpenStream, first_by: float, timeout_s: float, count: Callable[[int], None]
+    ) -> None:
+        super().__init__(b"", content_type="text/event-stream")
+        self._open_stream = open_stream
+        self._deadline = first_by
+        self._timeout_s = timeout_s
+        self._count = count
+        self._started = False
+
+    async def send_to(self, send: ASGISendCallable, finishing: Callable[[], None]) -> None:
+        """Send the answer. ``finishing`` is called before the last of it goes out."""
+        try:
+            async with self._open_stream() as chunks:
+                await self._send_chunks(chunks, send)
+        except Exception as error:
+            answer = _answer_to(error)
+            if not self._started:
+                self._count(answer.status)
+                await _send_whole(answer, send, finishing)
+                return
+            tail = error_event(answer.body) + DONE
+        else:
+            await self._start(send)
+            tail = DONE
+        finishing()
+        await send({"type": "http.response.body", "body": tail, "more_body": False})
+
+    async def _send_chunks(self, chunks: AsyncIterator[Any], send: ASGISendCallable) -> None:
+        while True:
+            try:
+                event = await self._next(chunks)
+            except StopAsyncIteration:
+                return
+            await self._start(send)
+            await send({"type": "http.response.body", "body": event, "more_body": True})
+
+    async def _next(self, chunks: AsyncIterator[Any]) -> bytes:
+        """Return the next event, or a comment where none comes in time."""
+        wait_s = min(_KEEP_ALIVE_S, self._deadline - trio.current_time())
+        with trio.move_on_after(wait_s if self._started else self._deadline - trio.current_time()):
+            chunk = await anext(chunks)
+            self._deadline = trio.current_time() + self._timeout_s
+            return b"data: %b\n\n" % encode(chunk)
+        if trio.current_time() >= self._deadline:
+            raise DeadlineExceeded(f"Nothing was generated within {self._timeout_s:g} s.")
+        return _KEEP_ALIVE
+
+    async def _start(self, send: ASGISendCallable) -> None:
+        if not self._started:
+            self._started = True
+            self._count(HTTPStatus.OK)
+            await send({"type": "http.response.start", "status": HTTPStatus.OK, "headers": _HEADERS})
+
+
+def _answer_to(error: Exception) -> Answer:
+    if isinstance(error, RenderError):
+        return answer_to(error)
+    log.error("A stream failed.", exc_info=error)
+    status = HTTPStatus.INTERNAL_SERVER_ERROR
+    body = error_body(status, "InternalServerError", "The server failed.")
+    return Answer(status, {"content-type": "application/json"}, body)
+
+
+async def _send_whole(answer: Answer, send: ASGISendCallable, finishing: Callable[[], None]) -> None:
+    headers = {**answer.headers, "content-length": str(len(answer.body))}
+    await send(
+        {
+            "type": "http.response.start",
+            "status": answer.status,
+            "headers": [(name.encode(), value.encode()) for name, value in headers.items()],
+        }
+    )
+    finishing()
+    await send({"type": "http.response.body", "body": answer.body, "more_body": False})

@@ -1,0 +1,86 @@
+"""A token-in request's answer: what the engine says, and nothing derendered."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from typing import Any, final
+
+import anyio
+from anyio.streams.memory import MemoryObjectSendStream
+from msgspec.structs import replace
+
+from ..engine.base import Engine
+from ..engine.wire import Collected
+from ..errors import RenderError
+from ..offload.background import background_tasks
+from ..protocol.decoding import encode
+from ..protocol.generate import GenerateRequest, GenerateResponse
+from ..protocol.stream import GenerateChunk
+from .started import BUFFERED_CHUNKS
+from .stream import AnswerStream
+
+__all__ = ["StartedTokens"]
+
+
+@final
+class StartedTokens:
+    """A token-in request, checked."""
+
+    def __init__(self, engine: Engine, request: GenerateRequest) -> None:
+        self.request = request
+        self._engine = engine
+
+    @property
+    def streams(self) -> bool:
+        """Whether the request asks for a stream."""
+        return self.request.stream
+
+    async def answer(self) -> GenerateResponse:
+        """Generate, and return the whole answer."""
+        collected = Collected(self.request)
+        async with self._engine.generate(self.request) as chunks:
+            async for chunk in chunks:
+                collected.add(chunk)
+        return collected.response()
+
+    async def answer_json(self) -> bytes:
+        """Return `answer` as JSON."""
+        return encode(await self.answer())
+
+    @asynccontextmanager
+    async def open_stream(self) -> AsyncIterator[AnswerStream[GenerateChunk]]:
+        """Open the answer as a stream, for the length of the block."""
+        send, receive = anyio.create_memory_object_stream[GenerateChunk | RenderError](BUFFERED_CHUNKS)
+        async with background_tasks() as group, receive:
+            group.start_soon(self._produce, send)
+            yield AnswerStream(receive)
+
+    async def _produce(self, send: MemoryObjectSendStream[GenerateChunk | RenderError]) -> None:
+        # Who takes the chunks may have gone: the block is about to end.
+        with suppress(anyio.BrokenResourceError):
+            async with send:
+                try:
+                    await self._send_chunks(send)
+                except RenderError as error:
+                    await send.send(error)
+
+    async def _send_chunks(self, send: MemoryObjectSendStream[GenerateChunk | RenderError]) -> None:
+        options = self.request.stream_options
+        n_tokens = 0
+        async with self._engine.generate(self.request) as chunks:
+            async for chunk in chunks:
+                n_tokens += sum(len(choice.token_ids or ()) for choice in chunk.choices)
+                usage = self._usage(n_tokens) if options and options.continuous_usage_stats else None
+                await send.send(replace(chunk, request_id=self.request.request_id, usage=usage))
+        if options is not None and options.include_usage:
+            usage = self._usage(n_tokens)
+            await send.send(GenerateChunk(request_id=self.request.request_id, choices=[], usage=usage))
+
+    def _usage(self, n_tokens: int) -> dict[str, Any]:
+        n_prompt = len(self.request.token_ids)
+        return {
+            "prompt_tokens": n_prompt,
+            "completion_tokens": n_tokens,
+            "total_tokens": n_prompt + n_tokens,
+        }
