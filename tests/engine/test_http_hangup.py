@@ -70,7 +70,7 @@ async def opened(serve: Any, **options: Any) -> AsyncIterator[tuple[HttpEngine, 
 def assert_free(engine: HttpEngine) -> None:
     statistics = engine.statistics()
     assert (statistics.borrowed, statistics.waiting) == (0, 0)
-    assert all(connection.is_idle() for connection in engine._upstream._pool.connections)
+    assert all(connection.is_idle() for connection in engine._upstream._idle)
 
 
 @pytest.mark.parametrize("per_send", [1, 50])

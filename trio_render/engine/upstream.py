@@ -1,4 +1,4 @@
-"""One HTTP server as an upstream: a pool of connections, exchanges on them, and what can go wrong there.
+"""One HTTP server as an upstream: its connections, exchanges on them, and what can go wrong there.
 
 Built on httpcore, httpx's lower half, since only here can be seen whether a connection that broke had been
 used before and whether any byte had come over it: what decides whether a request may be sent once more.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import socket
 import ssl
+from collections import deque
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager, suppress
 from typing import Any, final
@@ -23,8 +24,6 @@ from ..offload.stats import LimiterStatistics
 
 __all__ = ["Answer", "Upstream", "open_upstream"]
 
-_KEPT_IDLE = 32
-"""More would cost: httpcore looks at each pair of idle connections whenever a request begins or ends."""
 _KEPT_IDLE_S = 4.0
 """Uvicorn closes a connection after five idle seconds. Who lets go first doesn't send into a closed one."""
 _BACKOFF_S = 0.05
@@ -159,23 +158,31 @@ class Answer:
 
 @final
 class Upstream:
-    """A server and the connections to it. Made by `open_upstream`; for many tasks of one event loop."""
+    """A server and the connections to it. Made by `open_upstream`; for many tasks of one event loop.
+
+    httpcore's connections without its pool, which goes through all of them and all who wait whenever a
+    request begins or ends, and never frees one whose request is cancelled between taking and using it.
+    """
 
     def __init__(
         self,
-        pool: httpcore.AsyncConnectionPool,
         url: str,
         headers: dict[str, str],
         limiter: CapacityLimiter,
         timeouts: dict[str, float | None],
         retries: int,
     ) -> None:
-        self._pool = pool
+        parts = urlsplit(url)
         self._url = httpcore.URL(url)
-        self._headers = [("Host", urlsplit(url).netloc), ("Accept-Encoding", "identity"), *headers.items()]
+        self._headers = [("Host", parts.netloc), ("Accept-Encoding", "identity"), *headers.items()]
         self._limiter = limiter
         self._timeouts = timeouts
         self._retries = retries
+        self._network = _Network()
+        # httpcore's own would be made anew, of a file, for each connection.
+        self._ssl_context = ssl.create_default_context() if parts.scheme == "https" else None
+        self._idle: deque[httpcore.AsyncHTTPConnection] = deque()
+        """The one used last is the last."""
 
     def statistics(self) -> LimiterStatistics:
         """Return how many exchanges there are, may be, and wait for a connection."""
@@ -194,15 +201,22 @@ class Upstream:
         borrower = object()  # One task may have several exchanges.
         await self._limiter.acquire_on_behalf_of(borrower)
         try:
-            answer = Answer(await self._sent(body))
+            connection, response = await self._sent(body)
+            answer = Answer(response)
             try:
                 yield answer
             finally:
                 await answer.close()
+                await self._give_back(connection)
         finally:
             self._limiter.release_on_behalf_of(borrower)
 
-    async def _sent(self, body: bytes) -> httpcore.Response:
+    async def close(self) -> None:
+        """Close the connections that are kept."""
+        while self._idle:
+            await _close(self._idle.pop())
+
+    async def _sent(self, body: bytes) -> tuple[httpcore.AsyncHTTPConnection, httpcore.Response]:
         """Return the answer's head. Tries again where the upstream can't have begun to answer."""
         retries = self._retries
         while True:
@@ -223,23 +237,45 @@ class Upstream:
                 raise EngineError("The engine closed the connection without an answer.") from None
             retries -= 1
 
-    async def _sent_once(self, body: bytes) -> httpcore.Response:
-        with anyio.CancelScope(shield=True) as scope:
+    async def _sent_once(self, body: bytes) -> tuple[httpcore.AsyncHTTPConnection, httpcore.Response]:
+        request = httpcore.Request(
+            "POST",
+            self._url,
+            headers=[*self._headers, ("Content-Length", str(len(body)))],
+            content=_Body(body),
+            extensions={"timeout": self._timeouts},
+        )
+        connection = await self._take()
+        try:
+            return connection, await connection.handle_async_request(request)
+        except BaseException:
+            await _close(connection)
+            raise
 
-            async def trace(name: str, info: object) -> None:
-                # Between taking a connection and working with it httpcore must not be cancelled: the
-                # connection would never be free again. None of that waits for anything.
-                scope.shield = name in ("connection.connect_tcp.complete", "connection.start_tls.complete")
+    async def _take(self) -> httpcore.AsyncHTTPConnection:
+        while self._idle:
+            connection = self._idle.pop()
+            if not connection.has_expired():
+                return connection
+            await _close(connection)
+        return httpcore.AsyncHTTPConnection(
+            self._url.origin,
+            ssl_context=self._ssl_context,
+            keepalive_expiry=_KEPT_IDLE_S,
+            network_backend=self._network,
+            socket_options=[(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)],
+        )
 
-            request = httpcore.Request(
-                "POST",
-                self._url,
-                headers=[*self._headers, ("Content-Length", str(len(body)))],
-                content=_Body(body),
-                extensions={"timeout": self._timeouts, "trace": trace},
-            )
-            return await self._pool.handle_async_request(request)
-        raise AssertionError("nobody cancels this scope")
+    async def _give_back(self, connection: httpcore.AsyncHTTPConnection) -> None:
+        if connection.is_idle():
+            self._idle.append(connection)
+        while self._idle and self._idle[0].has_expired():
+            await _close(self._idle.popleft())
+
+
+async def _close(connection: httpcore.AsyncHTTPConnection) -> None:
+    with anyio.CancelScope(shield=True):
+        await connection.aclose()
 
 
 @asynccontextmanager
@@ -270,16 +306,9 @@ async def open_upstream(
         raise ValueError(f"not the URL of an HTTP server: {url!r}")
     if parts.username is not None or parts.query or parts.fragment:
         raise ValueError("an engine's URL has no user, query or fragment")
-    timeouts = {"connect": connect_timeout_s, "read": read_timeout_s, "write": None, "pool": None}
-    # Unlimited, since a queue before the pool is cheaper than the pool's own, which is gone through as a
-    # whole, times all connections, whenever a request begins or ends.
-    async with httpcore.AsyncConnectionPool(
-        # httpcore's own would be made anew, of a file, for each connection.
-        ssl_context=ssl.create_default_context() if parts.scheme == "https" else None,
-        max_connections=None,
-        max_keepalive_connections=_KEPT_IDLE,
-        keepalive_expiry=_KEPT_IDLE_S,
-        network_backend=_Network(),
-        socket_options=[(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)],
-    ) as pool:
-        yield Upstream(pool, url, headers, CapacityLimiter(connections), timeouts, retries)
+    timeouts = {"connect": connect_timeout_s, "read": read_timeout_s, "write": None}
+    upstream = Upstream(url, headers, CapacityLimiter(connections), timeouts, retries)
+    try:
+        yield upstream
+    finally:
+        await upstream.close()
