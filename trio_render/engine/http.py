@@ -57,6 +57,7 @@ class HttpEngine:
     """An `Engine` behind HTTP. Made by `open_http_engine`; safe to use from many tasks of one event loop."""
 
     takes_embeds = False
+    in_flight = 64
     phase: Phase = "ready"
     """Always ``ready``: what the upstream is, its answers say."""
 

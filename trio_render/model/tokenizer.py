@@ -120,6 +120,11 @@ class Tokenizer:
             raise InvalidRequest("The text is not valid Unicode: it holds a lone surrogate.") from None
         return list(encoding.ids), list(encoding.offsets)
 
+    def as_json(self) -> str:
+        """Return what ``tokenizer.json`` would hold. Megabytes, written under the GIL: for loading, once."""
+        written: str = self._exact.to_str()
+        return written
+
     def piece(self, token_id: int) -> str:
         """Return the vocabulary's own spelling of an id (``Ġworld``); empty for ids it doesn't know."""
         piece: str | None = self._exact.id_to_token(token_id)

@@ -1,14 +1,18 @@
-"""A task group for work that only accompanies a block."""
+"""Work that only accompanies a block: a task group for it, and a thread that may be left behind."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from typing import TypeVar
 
 import anyio
+from anyio import to_thread
 from anyio.abc import TaskGroup
 
-__all__ = ["background_tasks"]
+__all__ = ["background_tasks", "in_abandoned_thread"]
+
+R = TypeVar("R")
 
 
 @asynccontextmanager
@@ -28,3 +32,11 @@ async def background_tasks() -> AsyncIterator[TaskGroup]:
             group.cancel_scope.cancel()
     if failure is not None:
         raise failure
+
+
+async def in_abandoned_thread(function: Callable[[], R]) -> R:
+    """Return ``function()``, which runs in a worker thread.
+
+    Cancellation: the caller goes at once; the thread runs on, and its result is dropped.
+    """
+    return await to_thread.run_sync(function, abandon_on_cancel=True)
