@@ -50,13 +50,13 @@ class StartedChat(Started[ChatRequest, ChatChunk]):
         request = ChatStreamRequest(chat_request=self.request, prompt_token_ids=prompt.generate.token_ids)
         return self._derenderer.open_stream(request)
 
-    async def _choices(
+    async def _parts(
         self, prompt: Prompt, chunk: GenerateChunk, choices: list[ChatChunkChoice], progress: Progress
-    ) -> list[ChatChunkChoice]:
+    ) -> list[list[ChatChunkChoice]]:
         echo = prompt.echo
         if echo is None:
-            return choices
-        return [
+            return [choices]
+        echoed = [
             choice
             if choice.index in progress.shown
             else replace(
@@ -64,6 +64,7 @@ class StartedChat(Started[ChatRequest, ChatChunk]):
             )
             for choice in choices
         ]
+        return [echoed]
 
     def _chunk(
         self,

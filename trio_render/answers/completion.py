@@ -63,26 +63,25 @@ class StartedCompletion(Started[CompletionRequest, CompletionChunk]):
             return self._derenderer.open_stream(request)
         return self._derenderer.open_echoed_stream(request, prompt.echo)
 
-    async def _choices(
+    async def _parts(
         self, prompt: Prompt, chunk: GenerateChunk, choices: list[CompletionChunkChoice], progress: Progress
-    ) -> list[CompletionChunkChoice]:
+    ) -> list[list[CompletionChunkChoice]]:
         echo = prompt.echo
         if echo is None:
-            return choices
+            return [choices]
         if self.request.logprobs is not None and not progress.shown:
-            progress.echoed = await self._derenderer.echoed_logprobs(
-                self._stream_request(prompt), echo, chunk
+            request = self._stream_request(prompt)
+            progress.echoed = await self._derenderer.echoed_logprobs(request, echo, chunk)
+        echoed = [
+            CompletionChunkChoice(
+                index=choice.index, text=echo.text, finish_reason=None, logprobs=progress.echoed
             )
-        shown: list[CompletionChunkChoice] = []
-        for choice in choices:
-            if choice.index not in progress.shown:
-                shown.append(
-                    CompletionChunkChoice(
-                        index=choice.index, text=echo.text, finish_reason=None, logprobs=progress.echoed
-                    )
-                )
-            shown.append(replace(choice, text="", logprobs=None) if echo.alone else choice)
-        return shown
+            for choice in choices
+            if choice.index not in progress.shown
+        ]
+        if echo.alone:
+            choices = [replace(choice, text="", logprobs=None) for choice in choices]
+        return [echoed, choices]
 
     def _chunk(
         self,

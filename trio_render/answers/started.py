@@ -146,17 +146,19 @@ class Started(ABC, Generic[R, C]):
                 progress.add(chunk)
                 with engine_at_fault():
                     answer = await stream.step(self._given(prompt, chunk, is_first))
-                    choices = await self._choices(prompt, chunk, list(answer.choices), progress)
+                    parts = await self._parts(prompt, chunk, list(answer.choices), progress)
                 progress.shown.update(choice.index for choice in answer.choices)
-                shown = [
-                    replace(choice, index=first_index + choice.index)
-                    for choice in choices
-                    if self._shows(choice)
-                ]
-                if shown:
+                usage = None
+                if self._counts("continuous_usage_stats"):
                     usage = self._usage([prompt], progress.n_tokens)
-                    with_usage = self._counts("continuous_usage_stats")
-                    await send.send(self._chunk(shown, usage if with_usage else None, answer))
+                for choices in parts:
+                    shown = [
+                        replace(choice, index=first_index + choice.index)
+                        for choice in choices
+                        if self._shows(choice)
+                    ]
+                    if shown:
+                        await send.send(self._chunk(shown, usage, answer))
                 if progress.is_over(answer.choices):
                     return progress.n_tokens
         raise EngineError("The engine's answer ended before all its choices did.")
@@ -196,10 +198,10 @@ class Started(ABC, Generic[R, C]):
     ) -> AbstractAsyncContextManager[DerenderStream[GenerateChunk, C]]: ...
 
     @abstractmethod
-    async def _choices(
+    async def _parts(
         self, prompt: Prompt, chunk: GenerateChunk, choices: list[Any], progress: Progress
-    ) -> list[Any]:
-        """Return a chunk's choices, the prompt's echo in front of each one's first."""
+    ) -> list[list[Any]]:
+        """Return a chunk's choices as those of one chunk or more, which have each index once."""
 
     @abstractmethod
     def _shows(self, choice: Any) -> bool:
