@@ -227,7 +227,7 @@ async def test_cancels_at_every_step_lose_no_connection() -> None:
                     await anyio.lowlevel.checkpoint()
                 group.cancel_scope.cancel()
             assert_free(engine)
-        await until(lambda: upstream.opened <= 2)
+            await until(lambda: upstream.opened == len(engine._upstream._idle))
         before = finished
         await generate(engine)
         assert finished == before + 1
