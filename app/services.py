@@ -40,7 +40,7 @@ __all__ = ["Services", "open_services", "tuned_process"]
 log = logging.getLogger("trio_render.app")
 
 _SWITCH_INTERVAL_S = 0.0005
-_OWN_THREADS = ("FASTOKENS_BPE_THREADS", "OMP_NUM_THREADS")
+_SET_TO_ONE = ("FASTOKENS_BPE_THREADS", "OMP_NUM_THREADS", "TQDM_DISABLE")
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,12 +158,13 @@ def tuned_process() -> Iterator[None]:
     The event loop has the GIL back from a busy thread after 0.5 ms instead of 5. fastokens encodes a text in
     the thread that asks for it, and PyTorch reads a tensor there: threads of their own are outside every
     limit. Each of fastokens' keeps a cache of some 50 MB; PyTorch's wait for each other every 0.1 ms, which
-    on busy cores takes many times longer than the work. An operator who has set ``FASTOKENS_BPE_THREADS`` or
-    ``OMP_NUM_THREADS`` is left alone. PyTorch reads the latter when it is imported.
+    on busy cores takes many times longer than the work. Nor do progress bars of loading weights belong in a
+    server's log. An operator who has set ``FASTOKENS_BPE_THREADS``, ``OMP_NUM_THREADS`` or ``TQDM_DISABLE``
+    is left alone. The latter two are read when PyTorch and tqdm are imported.
     """
     interval = sys.getswitchinterval()
     sys.setswitchinterval(_SWITCH_INTERVAL_S)
-    unset = [name for name in _OWN_THREADS if name not in os.environ]
+    unset = [name for name in _SET_TO_ONE if name not in os.environ]
     os.environ.update(dict.fromkeys(unset, "1"))
     try:
         yield

@@ -43,16 +43,23 @@ class EventStream(TrioResponse):
         first_by: when the first event must have come, as `trio.current_time` counts.
         timeout_s: longest time from an event to the next.
         count: told the status, once.
+        keep_alive_s: longest silence before a comment is sent.
     """
 
     def __init__(
-        self, open_stream: OpenStream, first_by: float, timeout_s: float, count: Callable[[int], None]
+        self,
+        open_stream: OpenStream,
+        first_by: float,
+        timeout_s: float,
+        count: Callable[[int], None],
+        keep_alive_s: float = _KEEP_ALIVE_S,
     ) -> None:
         super().__init__(b"", content_type="text/event-stream")
         self._open_stream = open_stream
         self._deadline = first_by
         self._timeout_s = timeout_s
         self._count = count
+        self._keep_alive_s = keep_alive_s
         self._started = False
 
     async def send_to(self, send: ASGISendCallable, finishing: Callable[[], None]) -> None:
@@ -84,8 +91,8 @@ class EventStream(TrioResponse):
 
     async def _next(self, chunks: AsyncIterator[Any]) -> bytes:
         """Return the next event, or a comment where none comes in time."""
-        wait_s = min(_KEEP_ALIVE_S, self._deadline - trio.current_time())
-        with trio.move_on_after(wait_s if self._started else self._deadline - trio.current_time()):
+        wait_s = self._deadline - trio.current_time()
+        with trio.move_on_after(min(self._keep_alive_s, wait_s) if self._started else wait_s):
             chunk = await anext(chunks)
             self._deadline = trio.current_time() + self._timeout_s
             return b"data: %b\n\n" % encode(chunk)

@@ -50,6 +50,9 @@ class StartedChat(Started[ChatRequest, ChatChunk]):
         request = ChatStreamRequest(chat_request=self.request, prompt_token_ids=prompt.generate.token_ids)
         return self._derenderer.open_stream(request)
 
+    def _begins(self, chunk: GenerateChunk, progress: Progress) -> bool:
+        return not progress.shown
+
     async def _parts(
         self, prompt: Prompt, chunk: GenerateChunk, choices: list[ChatChunkChoice], progress: Progress
     ) -> list[list[ChatChunkChoice]]:

@@ -63,10 +63,17 @@ class StartedCompletion(Started[CompletionRequest, CompletionChunk]):
             return self._derenderer.open_stream(request)
         return self._derenderer.open_echoed_stream(request, prompt.echo)
 
+    def _begins(self, chunk: GenerateChunk, progress: Progress) -> bool:
+        return any(choice.index not in progress.shown for choice in chunk.choices)
+
     async def _parts(
         self, prompt: Prompt, chunk: GenerateChunk, choices: list[CompletionChunkChoice], progress: Progress
     ) -> list[list[CompletionChunkChoice]]:
         echo = prompt.echo
+        choices = [
+            replace(choice, prompt_token_ids=None) if choice.index in progress.shown else choice
+            for choice in choices
+        ]
         if echo is None:
             return [choices]
         if self.request.logprobs is not None and not progress.shown:
@@ -106,4 +113,5 @@ class StartedCompletion(Started[CompletionRequest, CompletionChunk]):
             or choice.finish_reason is not None
             or choice.logprobs is not None
             or bool(choice.token_ids)
+            or choice.prompt_token_ids is not None
         )

@@ -127,7 +127,7 @@ class Started(ABC, Generic[R, C]):
             async with send:
                 try:
                     counts = await fan_out(one_prompt, range(len(self._prompts)), self._engine.in_flight)
-                    if self._counts("include_usage"):
+                    if self._includes_usage:
                         await send.send(self._chunk([], self._usage(self._prompts, sum(counts))))
                 except RenderError as error:
                     await send.send(error)
@@ -142,14 +142,13 @@ class Started(ABC, Generic[R, C]):
             self._open_prompt_stream(prompt) as stream,
         ):
             async for chunk in chunks:
-                is_first = not progress.n_tokens
                 progress.add(chunk)
                 with engine_at_fault():
-                    answer = await stream.step(self._given(prompt, chunk, is_first))
+                    answer = await stream.step(self._given(prompt, chunk, progress))
                     parts = await self._parts(prompt, chunk, list(answer.choices), progress)
                 progress.shown.update(choice.index for choice in answer.choices)
                 usage = None
-                if self._counts("continuous_usage_stats"):
+                if self._counts_always:
                     usage = self._usage([prompt], progress.n_tokens)
                 for choices in parts:
                     shown = [
@@ -163,13 +162,21 @@ class Started(ABC, Generic[R, C]):
                     return progress.n_tokens
         raise EngineError("The engine's answer ended before all its choices did.")
 
-    def _given(self, prompt: Prompt, chunk: GenerateChunk, is_first: bool) -> GenerateChunk:
+    def _given(self, prompt: Prompt, chunk: GenerateChunk, progress: Progress) -> GenerateChunk:
         """Return an engine's chunk as the derenderer wants it: prompt ids once, where they were asked for."""
-        prompt_ids = prompt.generate.token_ids if is_first and self.request.return_token_ids else None
+        wanted = self.request.return_token_ids and self._begins(chunk, progress)
+        prompt_ids = prompt.generate.token_ids if wanted else None
         return replace(chunk, request_id=self.id, usage=None, prompt_token_ids=prompt_ids)
 
-    def _counts(self, option: str) -> bool:
-        return bool(getattr(self.request.stream_options, option, False))
+    @property
+    def _includes_usage(self) -> bool:
+        options = self.request.stream_options
+        return options is not None and bool(options.include_usage)
+
+    @property
+    def _counts_always(self) -> bool:
+        options = self.request.stream_options
+        return self._includes_usage and options is not None and bool(options.continuous_usage_stats)
 
     def _usage(self, prompts: list[Prompt], n_tokens: int) -> dict[str, Any]:
         n_prompt = sum(prompt.n_tokens for prompt in prompts)
@@ -196,6 +203,10 @@ class Started(ABC, Generic[R, C]):
     def _open_prompt_stream(
         self, prompt: Prompt
     ) -> AbstractAsyncContextManager[DerenderStream[GenerateChunk, C]]: ...
+
+    @abstractmethod
+    def _begins(self, chunk: GenerateChunk, progress: Progress) -> bool:
+        """Say whether a chunk begins what has the prompt's ids in front of it."""
 
     @abstractmethod
     async def _parts(

@@ -67,13 +67,17 @@ class StartedTokens:
 
     async def _send_chunks(self, send: MemoryObjectSendStream[GenerateChunk | RenderError]) -> None:
         options = self.request.stream_options
+        includes_usage = options is not None and bool(options.include_usage)
+        counts_always = includes_usage and bool(options and options.continuous_usage_stats)
         n_tokens = 0
         async with self._engine.generate(self.request) as chunks:
             async for chunk in chunks:
                 n_tokens += sum(len(choice.token_ids or ()) for choice in chunk.choices)
-                usage = self._usage(n_tokens) if options and options.continuous_usage_stats else None
+                if not chunk.choices:
+                    continue  # The engine's own count; ours comes last.
+                usage = self._usage(n_tokens) if counts_always else None
                 await send.send(replace(chunk, request_id=self.request.request_id, usage=usage))
-        if options is not None and options.include_usage:
+        if includes_usage:
             usage = self._usage(n_tokens)
             await send.send(GenerateChunk(request_id=self.request.request_id, choices=[], usage=usage))
 
