@@ -88,14 +88,17 @@ class EventStream(TrioResponse):
                 return
             await self._start(send)
             await send({"type": "http.response.body", "body": event, "more_body": True})
+            if event is not _KEEP_ALIVE:
+                # Counted from here: a client that reads slowly takes none of the engine's time.
+                self._deadline = trio.current_time() + self._timeout_s
 
     async def _next(self, chunks: AsyncIterator[Any]) -> bytes:
         """Return the next event, or a comment where none comes in time."""
-        wait_s = self._deadline - trio.current_time()
-        with trio.move_on_after(min(self._keep_alive_s, wait_s) if self._started else wait_s):
-            chunk = await anext(chunks)
-            self._deadline = trio.current_time() + self._timeout_s
-            return b"data: %b\n\n" % encode(chunk)
+        until = self._deadline
+        if self._started:
+            until = min(until, trio.current_time() + self._keep_alive_s)
+        with trio.CancelScope(deadline=until):
+            return b"data: %b\n\n" % encode(await anext(chunks))
         if trio.current_time() >= self._deadline:
             raise DeadlineExceeded(f"Nothing was generated within {self._timeout_s:g} s.")
         return _KEEP_ALIVE

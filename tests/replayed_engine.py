@@ -27,6 +27,7 @@ class Output:
 
     token_ids: list[int]
     finish_reason: str = "stop"
+    """Empty: the engine ends without one."""
     stop_reason: int | str | None = None
 
 
@@ -106,7 +107,8 @@ def _chunks(engine: ReplayedEngine, request: GenerateRequest) -> list[GenerateCh
         for index, output in enumerate(engine.outputs)
     ]
     rounds = [
-        [pieces[k] for pieces in steps if k < len(pieces)] for k in range(max(len(pieces) for pieces in steps))
+        [pieces[k] for pieces in steps if k < len(pieces)]
+        for k in range(max(len(pieces) for pieces in steps))
     ]
     groups = rounds if engine.together else [[choice] for choices in rounds for choice in choices]
     first: dict[str, Any] = {}
@@ -137,7 +139,7 @@ def _choice(index: int, piece: range, output: Output, request: GenerateRequest) 
     return ChunkChoice(
         index=index,
         token_ids=ids,
-        finish_reason=output.finish_reason if is_last else None,
+        finish_reason=(output.finish_reason or None) if is_last else None,
         stop_reason=output.stop_reason if is_last else None,
         logprobs=None if count is None else GenerateLogprobs(content=[place(k, count) for k in ids]),
     )

@@ -19,10 +19,10 @@ def open_frontend(model_folders: Path) -> OpenFrontend:
     """Opens a front end of a model folder over an engine; ``policy`` as for `Policy`."""
 
     @asynccontextmanager
-    async def open_(engine: ReplayedEngine, folder: str = "smollm2", **policy: Any) -> AsyncIterator[Frontend]:
-        workspace = workspace_of(
-            opened(model_folders / folder), Policy(**{"served_names": ("m",), **policy})
-        )
+    async def open_(
+        engine: ReplayedEngine, folder: str = "smollm2", **policy: Any
+    ) -> AsyncIterator[Frontend]:
+        workspace = workspace_of(opened(model_folders / folder), Policy(**{"served_names": ("m",), **policy}))
         async with (
             open_offloader(lambda: workspace, workspace) as offloader,
             open_renderer(workspace, offloader=offloader) as renderer,

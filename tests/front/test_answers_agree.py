@@ -72,7 +72,7 @@ CASES = {
     ),
     "completion": completion(LENGTH),
     "completion of several": completion(LENGTH, FACES, n=2),
-    "completion of several prompts": completion(LENGTH, FACES, n=2, prompt=["One two", [504, 3575], "x"][::2]),
+    "completion of several prompts": completion(LENGTH, FACES, n=2, prompt=["One two", "x"]),
     "completion with logprobs": completion(FACES, EOS, n=2, logprobs=2),
     "completion with its stop text": completion(AT_USER, stop=["\nUser:"], include_stop_str_in_output=True),
     "completion cut in a token": completion(IN_PARIS, stop=["Pari"], logprobs=1, return_token_ids=True),

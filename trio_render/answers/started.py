@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-import anyio
-from anyio.streams.memory import MemoryObjectSendStream
 from msgspec import Raw
 from msgspec.structs import replace
 
 from ..derenderer import Derenderer
 from ..engine.base import Engine
 from ..engine.wire import Collected
-from ..errors import EngineError, InvalidRequest, RenderError
+from ..errors import EngineError, InvalidRequest
 from ..fanout import fan_out
-from ..offload.background import background_tasks
 from ..protocol.chat import ChatRequest
 from ..protocol.completion import CompletionRequest
 from ..protocol.front import Echo
@@ -32,17 +29,15 @@ from ..protocol.stream import (
     GenerateChunk,
 )
 from ..streams import DerenderStream
-from .stream import AnswerStream
+from .stream import AnswerStream, Send, open_answer
 
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["BUFFERED_CHUNKS", "Progress", "Prompt", "Started", "engine_at_fault"]
+__all__ = ["Progress", "Prompt", "Started", "engine_at_fault"]
 
 R = TypeVar("R", bound=ChatRequest | CompletionRequest)
 C = TypeVar("C", bound=ChatChunk | CompletionChunk)
-
-BUFFERED_CHUNKS = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,32 +102,22 @@ class Started(ABC, Generic[R, C]):
         """Whether the request asks for a stream."""
         return bool(self.request.stream)
 
-    @asynccontextmanager
-    async def open_stream(self) -> AsyncIterator[AnswerStream[C]]:
+    def open_stream(self) -> AbstractAsyncContextManager[AnswerStream[C]]:
         """Open the answer as a stream, for the length of the block. Prompts are interleaved as they come.
 
         Raises, from the stream: see `AnswerStream`.
         """
-        send, receive = anyio.create_memory_object_stream[C | RenderError](BUFFERED_CHUNKS)
-        async with background_tasks() as group, receive:
-            group.start_soon(self._produce, send)
-            yield AnswerStream(receive)
+        return open_answer(self._produce)
 
-    async def _produce(self, send: MemoryObjectSendStream[C | RenderError]) -> None:
+    async def _produce(self, send: Send[C]) -> None:
         async def one_prompt(place: int) -> int:
             return await self._stream_prompt(place, send)
 
-        # Who takes the chunks may have gone: the block is about to end.
-        with suppress(anyio.BrokenResourceError):
-            async with send:
-                try:
-                    counts = await fan_out(one_prompt, range(len(self._prompts)), self._engine.in_flight)
-                    if self._includes_usage:
-                        await send.send(self._chunk([], self._usage(self._prompts, sum(counts))))
-                except RenderError as error:
-                    await send.send(error)
+        counts = await fan_out(one_prompt, range(len(self._prompts)), self._engine.in_flight)
+        if self._includes_usage:
+            await send(self._chunk([], self._usage(self._prompts, sum(counts))))
 
-    async def _stream_prompt(self, place: int, send: MemoryObjectSendStream[C | RenderError]) -> int:
+    async def _stream_prompt(self, place: int, send: Send[C]) -> int:
         """Send a prompt's chunks; return how many tokens were generated."""
         prompt = self._prompts[place]
         first_index = place * prompt.generate.sampling_params.n
@@ -157,7 +142,7 @@ class Started(ABC, Generic[R, C]):
                         if self._shows(choice)
                     ]
                     if shown:
-                        await send.send(self._chunk(shown, usage, answer))
+                        await send(self._chunk(shown, usage, answer))
                 if progress.is_over(answer.choices):
                     return progress.n_tokens
         raise EngineError("The engine's answer ended before all its choices did.")

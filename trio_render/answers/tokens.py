@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager
 from typing import Any, final
 
-import anyio
-from anyio.streams.memory import MemoryObjectSendStream
 from msgspec.structs import replace
 
 from ..engine.base import Engine
 from ..engine.wire import Collected
-from ..errors import RenderError
-from ..offload.background import background_tasks
 from ..protocol.decoding import encode
 from ..protocol.generate import GenerateRequest, GenerateResponse
 from ..protocol.stream import GenerateChunk
-from .started import BUFFERED_CHUNKS
-from .stream import AnswerStream
+from .stream import AnswerStream, Send, open_answer
 
 __all__ = ["StartedTokens"]
 
@@ -48,24 +42,11 @@ class StartedTokens:
         """Return `answer` as JSON."""
         return encode(await self.answer())
 
-    @asynccontextmanager
-    async def open_stream(self) -> AsyncIterator[AnswerStream[GenerateChunk]]:
+    def open_stream(self) -> AbstractAsyncContextManager[AnswerStream[GenerateChunk]]:
         """Open the answer as a stream, for the length of the block."""
-        send, receive = anyio.create_memory_object_stream[GenerateChunk | RenderError](BUFFERED_CHUNKS)
-        async with background_tasks() as group, receive:
-            group.start_soon(self._produce, send)
-            yield AnswerStream(receive)
+        return open_answer(self._produce)
 
-    async def _produce(self, send: MemoryObjectSendStream[GenerateChunk | RenderError]) -> None:
-        # Who takes the chunks may have gone: the block is about to end.
-        with suppress(anyio.BrokenResourceError):
-            async with send:
-                try:
-                    await self._send_chunks(send)
-                except RenderError as error:
-                    await send.send(error)
-
-    async def _send_chunks(self, send: MemoryObjectSendStream[GenerateChunk | RenderError]) -> None:
+    async def _produce(self, send: Send[GenerateChunk]) -> None:
         options = self.request.stream_options
         includes_usage = options is not None and bool(options.include_usage)
         counts_always = includes_usage and bool(options and options.continuous_usage_stats)
@@ -76,10 +57,10 @@ class StartedTokens:
                 if not chunk.choices:
                     continue  # The engine's own count; ours comes last.
                 usage = self._usage(n_tokens) if counts_always else None
-                await send.send(replace(chunk, request_id=self.request.request_id, usage=usage))
+                await send(replace(chunk, request_id=self.request.request_id, usage=usage))
         if includes_usage:
             usage = self._usage(n_tokens)
-            await send.send(GenerateChunk(request_id=self.request.request_id, choices=[], usage=usage))
+            await send(GenerateChunk(request_id=self.request.request_id, choices=[], usage=usage))
 
     def _usage(self, n_tokens: int) -> dict[str, Any]:
         n_prompt = len(self.request.token_ids)

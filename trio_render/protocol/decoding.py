@@ -11,7 +11,7 @@ import msgspec
 
 from ..errors import MalformedRequest
 
-__all__ = ["INT64_MAX", "INT64_MIN", "decode_body", "encode", "param_of"]
+__all__ = ["INT64_MAX", "INT64_MIN", "decode_body", "decode_part", "encode", "param_of"]
 
 T = TypeVar("T")
 
@@ -47,9 +47,9 @@ def encode(value: Any) -> bytes:
         raise MalformedRequest("The body is nested too deep.", "body") from None
 
 
-def param_of(path: str) -> str:
+def param_of(path: str, root: str = "body") -> str:
     """Return a dotted parameter for msgspec's path: ``.tools[0].type`` is ``body.tools.0.type``."""
-    return "body" + re.sub(r"\[(\d+)\]", r".\1", path.replace("[...]", ""))
+    return root + re.sub(r"\[(\d+)\]", r".\1", path.replace("[...]", ""))
 
 
 def decode_body(body: bytes, type_: type[T]) -> T:
@@ -80,9 +80,21 @@ def decode_body(body: bytes, type_: type[T]) -> T:
     return decoded
 
 
-def _described(text: str) -> tuple[str, str]:
+def decode_part(value: Any, type_: Any, root: str, *, strict: bool = False) -> Any:
+    """Return a part of a body, decoded already, as ``type_``. ``root``: where in the body it is.
+
+    Raises:
+        MalformedRequest: a wrong type; as of `decode_body`.
+    """
+    try:
+        return msgspec.convert(value, type_, strict=strict)
+    except msgspec.ValidationError as error:
+        raise MalformedRequest(*_described(str(error), root)) from None
+
+
+def _described(text: str, root: str = "body") -> tuple[str, str]:
     path = _PATH.search(text)
-    param = param_of(path[1]) if path else "body"
+    param = param_of(path[1], root) if path else root
     message = text[: path.start()] if path else text
     missing = _MISSING.match(message)
     if missing:

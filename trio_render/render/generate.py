@@ -8,13 +8,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import msgspec
-
-from ..errors import InvalidRequest, MalformedRequest
+from ..errors import InvalidRequest
 from ..model.loading import Model
 from ..model.vocabulary import check_token_ids
 from ..policy import Policy
-from ..protocol.decoding import decode_body
+from ..protocol.decoding import decode_body, decode_part
 from ..protocol.generate import GenerateBody, GenerateRequest
 from ..protocol.sampling import SamplingFields, SamplingParams
 from ..workspace import Checkpoint, Workspace
@@ -23,6 +21,8 @@ from .request_id import request_id
 from .sampling import logprob_count, resolve_max_tokens, sampling_basis
 
 __all__ = ["generate_request"]
+
+_PLACE = "body.sampling_params"
 
 _DEFAULTS: dict[str, Any] = {
     "temperature": 1.0,
@@ -77,13 +77,10 @@ def generate_request(
 def _sampling_params(model: Model, policy: Policy, given: GenerateBody) -> SamplingParams:
     values = {key: value for key, value in given.sampling_params.items() if value is not None}
     values["vllm_xargs"] = values.pop("extra_args", None)
-    try:
-        fields = msgspec.convert(
-            {**_DEFAULTS, **values, "stream": given.stream}, SamplingFields, strict=False
-        )
-        logprobs = msgspec.convert(values.get("logprobs"), int | None)
-    except msgspec.ValidationError as error:
-        raise MalformedRequest(f"sampling_params: {error}.", "body.sampling_params") from None
+    fields: SamplingFields = decode_part(
+        {**_DEFAULTS, **values, "stream": given.stream}, SamplingFields, _PLACE
+    )
+    logprobs = decode_part(values.get("logprobs"), int | None, f"{_PLACE}.logprobs", strict=True)
     basis = sampling_basis(
         fields,
         model,
