@@ -66,6 +66,8 @@ def shown(model: Model, source: str, **fields: Any) -> str:
         ({"kv_transfer_params": {"prompt_token_ids": [-1]}}, "kv_transfer_params.prompt_token_ids"),
         ({"min_tokens": 10, "max_tokens": 5}, "min_tokens"),
         ({"top_logprobs": 21}, "top_logprobs"),
+        ({"top_logprobs": 2}, "top_logprobs"),
+        ({"top_logprobs": 2, "logprobs": False}, "top_logprobs"),
     ],
 )
 def test_the_parameter_at_fault_is_named(model: Model, fields: dict[str, Any], param: str) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from served.conftest import OpenServer, wait_ready
 from served.events import EventSource, streamed
-from served.metrics import running, until
+from served.metrics import running, until, waiting
 from served.proc import reads_proc
 from served.server import READY, Server, command, first_line, serve, start
 from served.test_front_events import ALL, BODIES, COMPLETION, LONG
@@ -111,17 +111,17 @@ def test_an_engine_that_dies_and_comes_back(
         options = ("--engine", "http", "--upstream", engine.url)
         front = stack.enter_context(serve(model_folders / "smollm2", *options, log=log))
         answers = {path: front.post(path, body).json for path, body in BODIES.items()}
-        sources = [EventSource(front, path, {**LONG[path], "stream": True}) for path in BODIES]
-        sources[0].next()
+        first, *others = ((path, {**body, "stream": True}) for path, body in LONG.items())
+        streaming = stack.enter_context(EventSource(front, *first))
+        streaming.next()
+        queued = [stack.enter_context(EventSource(front, *each)) for each in others]
+        until(lambda: waiting(engine, "engine") == 2, 10)
         engine.process.send_signal(signal.SIGKILL)
         engine.process.wait()
-        # The first one streams; the others are queued at the engine, and have seen nothing yet.
-        *_, last = sources[0].chunks()
+        *_, last = streaming.chunks()
         assert last["error"]["code"] == 502
         assert last["error"].keys() == {"message", "type", "param", "code"}
-        assert [source.read_head() for source in sources[1:]] == [502, 502]
-        for source in sources:
-            source.__exit__()
+        assert [source.read_head() for source in queued] == [502, 502]
         for path, body in BODIES.items():
             for stream in (True, False):
                 reply = front.post(path, {**body, "stream": stream})

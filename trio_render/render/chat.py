@@ -61,6 +61,8 @@ def render_chat(
     salt = check_cache_salt(request.cache_salt)
     transfer, given_ids = _split_transfer(request, model)
     top = logprob_count(0 if request.top_logprobs is None else request.top_logprobs, "top_logprobs", policy)
+    if top and not request.logprobs:
+        raise InvalidRequest("top_logprobs needs logprobs=true.", "top_logprobs")
     prompt_logprobs = logprob_count(request.prompt_logprobs, "prompt_logprobs", policy)
     basis = sampling_basis(
         request,
