@@ -78,7 +78,7 @@ async def answer_started(
         def count(status: int) -> None:
             services.metrics.count_request(route, status)
 
-        return EventStream(started.open_stream, first_by, timeout_s, count)
+        return EventStream(started.open_stream, first_by, timeout_s, count, services.wait_end_of_streams)
 
     return await _answer(services, answer)
 

@@ -40,6 +40,7 @@ __all__ = ["Services", "open_services", "tuned_process"]
 log = logging.getLogger("trio_render.app")
 
 _SWITCH_INTERVAL_S = 0.0005
+_CLOSE_MARGIN_S = 0.5
 _SET_TO_ONE = ("FASTOKENS_BPE_THREADS", "OMP_NUM_THREADS", "TQDM_DISABLE")
 
 
@@ -62,6 +63,11 @@ class Services:
     created: int
     frontend: Frontend | None = None
     stopping: trio.Event = field(default_factory=trio.Event)
+
+    async def wait_end_of_streams(self) -> None:
+        """Wait until the server stops, and its grace is nearly over: streams that are left must be told."""
+        await self.stopping.wait()
+        await trio.sleep(max(self.settings.graceful_timeout_s - _CLOSE_MARGIN_S, 0))
 
 
 @asynccontextmanager

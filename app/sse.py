@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from http import HTTPStatus
 from typing import Any
@@ -11,7 +11,7 @@ import trio
 from hypercorn.typing import ASGISendCallable
 from quart_trio.wrappers import TrioResponse
 
-from trio_render import DeadlineExceeded, RenderError
+from trio_render import DeadlineExceeded, Overloaded, RenderError
 from trio_render.engine.wire import DONE, error_event
 from trio_render.protocol.decoding import encode
 
@@ -20,6 +20,7 @@ from .errors import Answer, answer_to, error_body, log
 __all__ = ["EventStream"]
 
 _KEEP_ALIVE_S = 15.0
+_COME_BACK_S = 1.0
 _KEEP_ALIVE = b": keep-alive\n\n"
 _HEADERS = [
     (b"content-type", b"text/event-stream; charset=utf-8"),
@@ -43,6 +44,7 @@ class EventStream(TrioResponse):
         first_by: when the first event must have come, as `trio.current_time` counts.
         timeout_s: longest time from an event to the next.
         count: told the status, once.
+        must_end: returns when the server stops: what is left of the answer is an error.
         keep_alive_s: longest silence before a comment is sent.
     """
 
@@ -52,6 +54,7 @@ class EventStream(TrioResponse):
         first_by: float,
         timeout_s: float,
         count: Callable[[int], None],
+        must_end: Callable[[], Awaitable[None]],
         keep_alive_s: float = _KEEP_ALIVE_S,
     ) -> None:
         super().__init__(b"", content_type="text/event-stream")
@@ -59,11 +62,26 @@ class EventStream(TrioResponse):
         self._deadline = first_by
         self._timeout_s = timeout_s
         self._count = count
+        self._must_end = must_end
         self._keep_alive_s = keep_alive_s
         self._started = False
+        self._ends = False
+        self._waiting = trio.CancelScope()
 
     async def send_to(self, send: ASGISendCallable, finishing: Callable[[], None]) -> None:
         """Send the answer. ``finishing`` is called before the last of it goes out."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._end_with_server)
+            await self._send_answer(send, finishing)
+            nursery.cancel_scope.cancel()
+
+    async def _end_with_server(self) -> None:
+        await self._must_end()
+        self._ends = True
+        # Nothing but the wait for an event: a write is not to be cut.
+        self._waiting.cancel()
+
+    async def _send_answer(self, send: ASGISendCallable, finishing: Callable[[], None]) -> None:
         try:
             async with self._open_stream() as chunks:
                 await self._send_chunks(chunks, send)
@@ -97,8 +115,13 @@ class EventStream(TrioResponse):
         until = self._deadline
         if self._started:
             until = min(until, trio.current_time() + self._keep_alive_s)
-        with trio.CancelScope(deadline=until):
+        self._waiting = trio.CancelScope(deadline=until)
+        if self._ends:
+            self._waiting.cancel()
+        with self._waiting:
             return b"data: %b\n\n" % encode(await anext(chunks))
+        if self._ends:
+            raise Overloaded("The server is stopping.", _COME_BACK_S)
         if trio.current_time() >= self._deadline:
             raise DeadlineExceeded(f"Nothing was generated within {self._timeout_s:g} s.")
         return _KEEP_ALIVE

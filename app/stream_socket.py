@@ -25,8 +25,6 @@ _TOO_BIG = 1009
 _INTERNAL_ERROR = 1011
 _TRY_AGAIN_LATER = 1013
 _CLIENT_CLOSES_WITHIN_S = 1.0
-_CLOSE_MARGIN_S = 0.5
-"""So long before the server's grace ends is a stream told that it ends."""
 
 
 async def converse(services: Services, route: str, open_stream: OpenStream) -> None:
@@ -84,8 +82,7 @@ def _body(message: str | bytes | None, limit: int) -> Body:
 
 
 async def _end_with_server(services: Services, scope: trio.CancelScope) -> None:
-    await services.stopping.wait()
-    await trio.sleep(max(services.settings.graceful_timeout_s - _CLOSE_MARGIN_S, 0))
+    await services.wait_end_of_streams()
     scope.cancel()
 
 

@@ -2,9 +2,11 @@
 
 import json
 import logging
+import math
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import pytest
@@ -62,7 +64,13 @@ class Client:
         return error
 
 
-def run(*steps: Step, timeout_s: float = 60, keep_alive_s: float = 15, hold: float = 0) -> Client:
+def run(
+    *steps: Step,
+    timeout_s: float = 60,
+    keep_alive_s: float = 15,
+    hold: float = 0,
+    ends_after_s: float = math.inf,
+) -> Client:
     """Send a stream of steps to a client. The first event has as long as any other."""
     client = Client(hold)
 
@@ -76,7 +84,8 @@ def run(*steps: Step, timeout_s: float = 60, keep_alive_s: float = 15, hold: flo
 
     async def main() -> None:
         first_by = trio.current_time() + timeout_s
-        stream = EventStream(open_stream, first_by, timeout_s, client.counted.append, keep_alive_s)
+        must_end = partial(trio.sleep, ends_after_s)
+        stream = EventStream(open_stream, first_by, timeout_s, client.counted.append, must_end, keep_alive_s)
         await stream.send_to(client.send, client.finishing)
 
     trio.run(main, clock=MockClock(autojump_threshold=0))
@@ -217,6 +226,20 @@ def test_a_client_that_reads_slowly_is_not_the_engine_being_late() -> None:
     assert client.bodies == [b'data: "a"\n\n', b'data: "b"\n\n', b'data: "c"\n\n', DONE]
 
 
+@pytest.mark.parametrize("hold", [0.0, 3.0])
+def test_a_server_that_stops_says_so(hold: float) -> None:
+    """hypercorn#308"""
+    client = run("a", 20.0, "b", 20.0, "c", ends_after_s=30 + hold, keep_alive_s=50, hold=hold)
+    assert client.bodies[:2] == [b'data: "a"\n\n', b'data: "b"\n\n']
+    assert len(client.bodies) == 3
+    assert (client.status, client.error["code"]) == (200, 503)
+    unbegun = run(20.0, "a", ends_after_s=10)
+    assert (unbegun.status, unbegun.headers["retry-after"]) == (503, "1")
+    busy = run("a", "b", "c", hold=10, ends_after_s=15)
+    assert busy.bodies[:1] == [b'data: "a"\n\n']
+    assert busy.error["code"] == 503
+
+
 @pytest.mark.parametrize("steps", [(), ("a",), ("a", "b")])
 def test_a_client_that_goes_ends_the_stream(steps: tuple[str, ...]) -> None:
     client = Client()
@@ -231,7 +254,9 @@ def test_a_client_that_goes_ends_the_stream(steps: tuple[str, ...]) -> None:
 
     async def main() -> None:
         send: Callable[..., Any] = client.send
-        stream = EventStream(open_stream, 500.0 + trio.current_time(), 500, client.counted.append)
+        stream = EventStream(
+            open_stream, 500.0 + trio.current_time(), 500, client.counted.append, trio.sleep_forever
+        )
         with trio.move_on_after(5) as scope:
             await stream.send_to(send, client.finishing)
         assert scope.cancelled_caught

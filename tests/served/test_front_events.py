@@ -1,13 +1,16 @@
 """The front end's answers over a socket: events, usage, statuses, and what refuses a request."""
 
 import json
+import signal
+import time
+from pathlib import Path
 from typing import Any
 
 import pytest
-from served.conftest import Demo, OpenServer
+from served.conftest import Demo, OpenServer, wait_ready
 from served.events import EventSource, streamed
 from served.metrics import figures, running, until, waiting
-from served.server import Server, request_bytes
+from served.server import Server, request_bytes, serve
 
 CHAT = "/v1/chat/completions"
 COMPLETION = "/v1/completions"
@@ -161,6 +164,20 @@ def test_streams_are_counted_once(tiny: Server) -> None:
     streamed(tiny, COMPLETION, BODIES[COMPLETION])
     tiny.post(COMPLETION, {**BODIES[COMPLETION], "stream": True, "n": 0})
     assert (counted(200), counted(400)) == (before[0] + 1, before[1] + 1)
+
+
+def test_a_stopping_server_ends_its_streams(tiny_model: Path, log: Path) -> None:
+    """hypercorn#308"""
+    with serve(tiny_model, "--graceful-timeout", "1.5", log=log, stop_within_s=6) as own:
+        wait_ready(own)
+        with EventSource(own, CHAT, {**LONG[CHAT], "stream": True}) as cut:
+            cut.next()
+            own.stop(signal.SIGTERM)
+            since = time.monotonic()
+            *others, last = cut.chunks()
+            assert time.monotonic() - since < 1.5
+            assert len(others) > 1
+            assert last["error"]["code"] == 503
 
 
 def test_without_an_engine(open_server: OpenServer) -> None:
