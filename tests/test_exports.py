@@ -73,8 +73,9 @@ def test_a_public_name_says_where_to_import_it_from(name: str) -> None:
 
 @pytest.mark.parametrize("name", CLASSES)
 def test_public_classes_are_final_or_made_to_be_caught(name: str) -> None:
+    """Or to be implemented, as `Engine` is."""
     value = getattr(trio_render, name)
-    if issubclass(value, trio_render.RenderError):
+    if issubclass(value, trio_render.RenderError) or value is trio_render.Engine:
         return
     if is_wire_type(value):
         assert value.__struct_config__.frozen

@@ -58,7 +58,10 @@ def blueprint(services: Services) -> Blueprint:
     async def openapi() -> Response:
         # Some 25 ms of work that most servers are never asked for.
         nonlocal document
-        document = document or await trio.to_thread.run_sync(lambda: encode(openapi_document(own_version)))
+        has_engine = services.frontend is not None
+        document = document or await trio.to_thread.run_sync(
+            lambda: encode(openapi_document(own_version, has_engine=has_engine))
+        )
         return Response(document, content_type="application/json")
 
     return routes

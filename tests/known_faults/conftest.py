@@ -40,9 +40,12 @@ Covered (`project#number`), for whole answers; those of streams below:
   connections, grace)
 - served/test_known_faults_in_bursts: ray#54070, BentoML#2781, trio#810, tokenizers#1539
 
-Waiting for the completion endpoints themselves (SSE, upstream engines): tt-inference-server#632,
-vllm#36379 (usage), connect-py#174, vllm#25697, and the streamed halves of daf_butler#1407,
-lmstudio-bug-tracker#1994, hypercorn#308 and hypercorn#322.
+The front end's, in the folders of its own tests:
+
+- front/test_leaving: vllm#25697, anyio#787; front/test_event_stream: hypercorn#322, hypercorn#308 (streams)
+- served/test_front_events: vllm#36379 (usage), tt-inference-server#632, Rapid-MLX#730 and hypercorn#308
+  (streams)
+- served/test_front_hangup: connect-py#174, daf_butler#1407, lmstudio-bug-tracker#1994, vllm#25697, ATOM#1562
 """
 
 from pathlib import Path

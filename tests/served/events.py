@@ -15,10 +15,10 @@ class EventSource:
     def __init__(self, server: Server, path: str, body: object, *headers: str) -> None:
         self._socket = server.raw(timeout=60)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._socket.sendall(request_bytes(path, payload(body), *headers))
         self._file = self._socket.makefile("rb")
         self.status = 0
         self.headers: dict[str, str] = {}
+        self.send(path, body, *headers)
 
     def __enter__(self) -> Self:
         return self
@@ -26,6 +26,14 @@ class EventSource:
     def __exit__(self, *exc: object) -> None:
         self._file.close()
         self._socket.close()
+
+    def send(self, path: str, body: object, *headers: str) -> None:
+        """Send a request, the first or a further one."""
+        self._socket.sendall(request_bytes(path, payload(body), *headers))
+
+    def next_answer(self) -> None:
+        """Go on to the answer behind one that was read to its end."""
+        self.status = 0
 
     def read_head(self) -> int:
         """Read status and headers, which come with the first event."""

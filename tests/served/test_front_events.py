@@ -10,7 +10,7 @@ import pytest
 from served.conftest import Demo, OpenServer, wait_ready
 from served.events import EventSource, streamed
 from served.metrics import figures, running, until, waiting
-from served.server import Server, request_bytes, serve
+from served.server import Server, serve
 
 CHAT = "/v1/chat/completions"
 COMPLETION = "/v1/completions"
@@ -74,13 +74,13 @@ def test_a_request_id_of_the_clients_own(tiny: Server, path: str) -> None:
 
 @ALL
 def test_a_connection_serves_the_next_request(tiny: Server, path: str) -> None:
-    request = request_bytes(path, json.dumps({**BODIES[path], "stream": True}).encode())
-    with EventSource(tiny, path, {**BODIES[path], "stream": True}) as events:
+    body = {**BODIES[path], "stream": True}
+    with EventSource(tiny, path, body) as events:
         for _ in range(3):
             assert len(events.chunks()) == 5
-            events.status = 0
-            events._socket.sendall(request)
-        events.chunks()
+            events.send(path, body)
+            events.next_answer()
+        assert len(events.chunks()) == 5
 
 
 def test_a_bad_message_keeps_its_status(tiny: Server) -> None:

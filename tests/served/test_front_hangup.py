@@ -77,6 +77,16 @@ def test_the_next_request_is_served_at_once(tiny: Server, path: str) -> None:
         assert time.monotonic() - since < STOPS_WITHIN_S
 
 
+@ALL
+def test_with_the_next_request_already_sent(tiny: Server, path: str) -> None:
+    """hypercorn has stopped reading such a connection, and would not notice."""
+    with EventSource(tiny, path, {**LONG[path], "stream": True}) as events:
+        events.next()
+        events.send(path, BODIES[path])
+        events.next()
+    assert_idle(tiny)
+
+
 def test_a_client_that_does_not_read(tiny: Server) -> None:
     """What is made for it is bounded, and it can still hang up."""
     body = {**LONG[COMPLETION], "stream": True, "logprobs": 5}

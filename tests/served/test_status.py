@@ -20,7 +20,8 @@ POSTS = {
     "/tokenize",
     "/detokenize",
 }
-GETS = {"/v1/models", "/version", "/health", "/ping", "/metrics"}
+ENGINE_POSTS = {"/v1/chat/completions", "/v1/completions", "/inference/v1/generate"}
+GETS = {"/v1/models", "/version", "/health", "/ping", "/ready", "/metrics"}
 
 
 def test_health_and_ping(server: Server) -> None:
@@ -74,6 +75,12 @@ def test_openapi_names_every_endpoint(document: dict[str, Any], server: Server) 
     for path, method in operations:
         expected = 400 if method == "post" else 200
         assert server.request(method.upper(), path).status == expected
+
+
+def test_openapi_names_what_needs_an_engine_where_there_is_one(tiny: Server) -> None:
+    paths = tiny.get("/openapi.json").json["paths"]
+    assert {path for path, item in paths.items() if "post" in item} == POSTS | ENGINE_POSTS
+    assert all(tiny.post(path, {}).status == 400 for path in ENGINE_POSTS)
 
 
 def test_openapi_operations_are_well_formed(document: dict[str, Any]) -> None:
