@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
+from typing import TYPE_CHECKING
 
 import anyio
 import trio
@@ -19,6 +20,7 @@ import trio
 from trio_render import (
     Derenderer,
     Engine,
+    EngineError,
     Frontend,
     Model,
     Offloader,
@@ -31,16 +33,20 @@ from trio_render import (
     open_workspace,
     watch_loop,
 )
+from trio_render.offload.background import background_tasks
 
 from .metrics import Metrics, watched_loop
 from .settings import Settings
+
+if TYPE_CHECKING:
+    from trio_render.engine.transformers import TransformersEngine
 
 __all__ = ["Services", "open_services", "tuned_process"]
 
 log = logging.getLogger("trio_render.app")
 
 _SWITCH_INTERVAL_S = 0.0005
-_OWN_THREADS = ("FASTOKENS_BPE_THREADS", "OMP_NUM_THREADS")
+_ENVIRONMENT = {"FASTOKENS_BPE_THREADS": "1", "OMP_NUM_THREADS": "1"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +125,11 @@ async def _opened_engine(
         case "transformers":
             from trio_render.engine.transformers import open_transformers_engine
 
-            async with open_transformers_engine(workspace, offloader) as engine:
+            async with (
+                open_transformers_engine(workspace, offloader) as engine,
+                background_tasks() as group,
+            ):
+                group.start_soon(_settle_weights, engine)
                 yield engine
         case _:
             yield None
@@ -138,6 +148,19 @@ async def _stalls_reported(bound_s: float) -> AsyncIterator[None]:
         yield
 
 
+async def _settle_weights(engine: TransformersEngine) -> None:
+    """Do for an engine's weights, when they are there, what `_settle_memory` does for the model's tables."""
+    try:
+        await engine.wait_ready()
+    except EngineError as error:
+        log.error("The model's weights could not be loaded: %s", error)
+        return
+    # Without collecting first: requests are being served.
+    gc.freeze()
+    await anyio.to_thread.run_sync(_trim_memory, abandon_on_cancel=True)
+    log.info("The model's weights are loaded.")
+
+
 def _settle_memory() -> None:
     """Give back what loading has used, and keep the collector off what stays.
 
@@ -145,6 +168,10 @@ def _settle_memory() -> None:
     """
     gc.collect()
     gc.freeze()
+    _trim_memory()
+
+
+def _trim_memory() -> None:
     if sys.platform == "linux":
         # glibc keeps hundreds of MB that parsing a large vocabulary has freed; musl has no such call.
         with suppress(OSError, AttributeError):
@@ -159,12 +186,14 @@ def tuned_process() -> Iterator[None]:
     the thread that asks for it, and PyTorch reads a tensor there: threads of their own are outside every
     limit. Each of fastokens' keeps a cache of some 50 MB; PyTorch's wait for each other every 0.1 ms, which
     on busy cores takes many times longer than the work. An operator who has set ``FASTOKENS_BPE_THREADS`` or
-    ``OMP_NUM_THREADS`` is left alone. PyTorch reads the latter when it is imported.
+    ``OMP_NUM_THREADS`` is left alone. PyTorch reads the latter when it is imported. Progress bars of what
+    loads weights are for terminals, not for logs.
     """
     interval = sys.getswitchinterval()
     sys.setswitchinterval(_SWITCH_INTERVAL_S)
-    unset = [name for name in _OWN_THREADS if name not in os.environ]
-    os.environ.update(dict.fromkeys(unset, "1"))
+    wanted = _ENVIRONMENT if sys.stderr.isatty() else {**_ENVIRONMENT, "TQDM_DISABLE": "1"}
+    unset = {name: value for name, value in wanted.items() if name not in os.environ}
+    os.environ.update(unset)
     try:
         yield
     finally:
