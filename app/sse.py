@@ -84,8 +84,10 @@ class EventStream(TrioResponse):
 
     async def _next(self, chunks: AsyncIterator[Any]) -> bytes:
         """Return the next event, or a comment where none comes in time."""
-        wait_s = min(_KEEP_ALIVE_S, self._deadline - trio.current_time())
-        with trio.move_on_after(wait_s if self._started else self._deadline - trio.current_time()):
+        until = self._deadline
+        if self._started:
+            until = min(until, trio.current_time() + _KEEP_ALIVE_S)
+        with trio.move_on_at(until):
             chunk = await anext(chunks)
             self._deadline = trio.current_time() + self._timeout_s
             return b"data: %b\n\n" % encode(chunk)
