@@ -180,10 +180,10 @@ def test_calls_can_be_limited_to_one() -> None:
 
 
 def test_a_special_token_in_a_tag_is_the_token() -> None:
-    special = tag("one") | {"begin": "<|im_start|>one ", "end": "<|im_end|>"}
+    special = tag("one") | {"begin": "<|im_start|>one ", "end": "<repo_name>"}
     constraint = opened(structural_tag=triggered(special, triggers=["<|im_start|>"]))
-    call = '<|im_start|>one {"capital": "Rome", "people": 3}<|im_end|>'
-    assert {1, EOS} <= set(ids(call)), "both are single tokens"
+    call = '<|im_start|>one {"capital": "Rome", "people": 3}<repo_name>'
+    assert {1, 3} <= set(ids(call)), "both are single tokens"
     write(constraint, call + "hello" + call)
     constraint.take(1)
     assert not allows(constraint, 1)
