@@ -2,51 +2,38 @@
 
 from __future__ import annotations
 
-import ctypes
-import gc
 import logging
-import os
-import sys
 import time
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING
 
 import anyio
 import trio
 
 from trio_render import (
     Derenderer,
-    Engine,
-    EngineError,
     Frontend,
     Model,
     Offloader,
     Renderer,
     Stall,
-    Workspace,
     open_derenderer,
     open_offloader,
     open_renderer,
     open_workspace,
     watch_loop,
 )
-from trio_render.offload.background import background_tasks
 
+from .engines import open_engine
 from .metrics import Metrics, watched_loop
+from .process import settle_memory
 from .settings import Settings
 
-if TYPE_CHECKING:
-    from trio_render.engine.transformers import TransformersEngine
-
-__all__ = ["Services", "open_services", "tuned_process"]
+__all__ = ["Services", "open_services"]
 
 log = logging.getLogger("trio_render.app")
-
-_SWITCH_INTERVAL_S = 0.0005
-_ENVIRONMENT = {"FASTOKENS_BPE_THREADS": "1", "OMP_NUM_THREADS": "1"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +69,7 @@ async def open_services(settings: Settings) -> AsyncIterator[Services]:
     )
     # Abandoned when a signal ends the start: the process ends, too.
     workspace = await anyio.to_thread.run_sync(load, abandon_on_cancel=True)
+    settle_memory()
     offloading = open_offloader(
         load,
         workspace,
@@ -94,9 +82,8 @@ async def open_services(settings: Settings) -> AsyncIterator[Services]:
         offloading as offloader,
         open_renderer(workspace, offloader=offloader) as renderer,
         open_derenderer(workspace, offloader=offloader) as derenderer,
-        _opened_engine(settings, workspace, offloader) as engine,
+        open_engine(settings, workspace, offloader) as engine,
     ):
-        _settle_memory()
         metrics = Metrics(offloader.statistics)
         async with watched_loop(metrics), _stalls_reported(settings.debug_loop_stalls_ms / 1000):
             yield Services(
@@ -112,30 +99,6 @@ async def open_services(settings: Settings) -> AsyncIterator[Services]:
 
 
 @asynccontextmanager
-async def _opened_engine(
-    settings: Settings, workspace: Workspace, offloader: Offloader
-) -> AsyncIterator[Engine | None]:
-    """Open the engine that the settings ask for. Its modules are imported where they are needed only."""
-    match settings.chosen_engine:
-        case "http":
-            from trio_render.engine.http import open_http_engine
-
-            async with open_http_engine(settings.upstream or "") as upstream:
-                yield upstream
-        case "transformers":
-            from trio_render.engine.transformers import open_transformers_engine
-
-            async with (
-                open_transformers_engine(workspace, offloader) as engine,
-                background_tasks() as group,
-            ):
-                group.start_soon(_settle_weights, engine)
-                yield engine
-        case _:
-            yield None
-
-
-@asynccontextmanager
 async def _stalls_reported(bound_s: float) -> AsyncIterator[None]:
     if not bound_s:
         yield
@@ -146,57 +109,3 @@ async def _stalls_reported(bound_s: float) -> AsyncIterator[None]:
 
     async with watch_loop(bound_s, report):
         yield
-
-
-async def _settle_weights(engine: TransformersEngine) -> None:
-    """Do for an engine's weights, when they are there, what `_settle_memory` does for the model's tables."""
-    try:
-        await engine.wait_ready()
-    except EngineError as error:
-        log.error("The model's weights could not be loaded: %s", error)
-        return
-    # Without collecting first: requests are being served.
-    gc.freeze()
-    await anyio.to_thread.run_sync(_trim_memory, abandon_on_cancel=True)
-    log.info("The model's weights are loaded.")
-
-
-def _settle_memory() -> None:
-    """Give back what loading has used, and keep the collector off what stays.
-
-    The model's tables live as long as the process; a full collection over them stops everything.
-    """
-    gc.collect()
-    gc.freeze()
-    _trim_memory()
-
-
-def _trim_memory() -> None:
-    if sys.platform == "linux":
-        # glibc keeps hundreds of MB that parsing a large vocabulary has freed; musl has no such call.
-        with suppress(OSError, AttributeError):
-            ctypes.CDLL("libc.so.6").malloc_trim(0)
-
-
-@contextmanager
-def tuned_process() -> Iterator[None]:
-    """Set what the whole process shares, as a server wants it, for the length of the block.
-
-    The event loop has the GIL back from a busy thread after 0.5 ms instead of 5. fastokens encodes a text in
-    the thread that asks for it, and PyTorch reads a tensor there: threads of their own are outside every
-    limit. Each of fastokens' keeps a cache of some 50 MB; PyTorch's wait for each other every 0.1 ms, which
-    on busy cores takes many times longer than the work. An operator who has set ``FASTOKENS_BPE_THREADS`` or
-    ``OMP_NUM_THREADS`` is left alone. PyTorch reads the latter when it is imported. Progress bars of what
-    loads weights are for terminals, not for logs.
-    """
-    interval = sys.getswitchinterval()
-    sys.setswitchinterval(_SWITCH_INTERVAL_S)
-    wanted = _ENVIRONMENT if sys.stderr.isatty() else {**_ENVIRONMENT, "TQDM_DISABLE": "1"}
-    unset = {name: value for name, value in wanted.items() if name not in os.environ}
-    os.environ.update(unset)
-    try:
-        yield
-    finally:
-        sys.setswitchinterval(interval)
-        for name in unset:
-            del os.environ[name]
