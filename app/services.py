@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import ctypes
-import gc
 import logging
-import os
-import sys
 import time
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -18,13 +14,11 @@ import trio
 
 from trio_render import (
     Derenderer,
-    Engine,
     Frontend,
     Model,
     Offloader,
     Renderer,
     Stall,
-    Workspace,
     open_derenderer,
     open_offloader,
     open_renderer,
@@ -32,16 +26,17 @@ from trio_render import (
     watch_loop,
 )
 
+from .engines import open_engine
 from .metrics import Metrics, watched_loop
+from .process import settle_memory
 from .settings import Settings
 
-__all__ = ["Services", "open_services", "tuned_process"]
+__all__ = ["Services", "open_services"]
 
 log = logging.getLogger("trio_render.app")
 
-_SWITCH_INTERVAL_S = 0.0005
 _CLOSE_MARGIN_S = 0.5
-_SET_TO_ONE = ("FASTOKENS_BPE_THREADS", "OMP_NUM_THREADS", "TQDM_DISABLE")
+"""So long before the server's grace ends are streams told that they end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +77,7 @@ async def open_services(settings: Settings) -> AsyncIterator[Services]:
     )
     # Abandoned when a signal ends the start: the process ends, too.
     workspace = await anyio.to_thread.run_sync(load, abandon_on_cancel=True)
+    settle_memory()
     offloading = open_offloader(
         load,
         workspace,
@@ -94,9 +90,8 @@ async def open_services(settings: Settings) -> AsyncIterator[Services]:
         offloading as offloader,
         open_renderer(workspace, offloader=offloader) as renderer,
         open_derenderer(workspace, offloader=offloader) as derenderer,
-        _opened_engine(settings, workspace, offloader) as engine,
+        open_engine(settings, workspace, offloader) as engine,
     ):
-        _settle_memory()
         metrics = Metrics(offloader.statistics)
         async with watched_loop(metrics), _stalls_reported(settings.debug_loop_stalls_ms / 1000):
             yield Services(
@@ -112,26 +107,6 @@ async def open_services(settings: Settings) -> AsyncIterator[Services]:
 
 
 @asynccontextmanager
-async def _opened_engine(
-    settings: Settings, workspace: Workspace, offloader: Offloader
-) -> AsyncIterator[Engine | None]:
-    """Open the engine that the settings ask for. Its modules are imported where they are needed only."""
-    match settings.chosen_engine:
-        case "http":
-            from trio_render.engine.http import open_http_engine
-
-            async with open_http_engine(settings.upstream or "") as upstream:
-                yield upstream
-        case "transformers":
-            from trio_render.engine.transformers import open_transformers_engine
-
-            async with open_transformers_engine(workspace, offloader) as engine:
-                yield engine
-        case _:
-            yield None
-
-
-@asynccontextmanager
 async def _stalls_reported(bound_s: float) -> AsyncIterator[None]:
     if not bound_s:
         yield
@@ -142,39 +117,3 @@ async def _stalls_reported(bound_s: float) -> AsyncIterator[None]:
 
     async with watch_loop(bound_s, report):
         yield
-
-
-def _settle_memory() -> None:
-    """Give back what loading has used, and keep the collector off what stays.
-
-    The model's tables live as long as the process; a full collection over them stops everything.
-    """
-    gc.collect()
-    gc.freeze()
-    if sys.platform == "linux":
-        # glibc keeps hundreds of MB that parsing a large vocabulary has freed; musl has no such call.
-        with suppress(OSError, AttributeError):
-            ctypes.CDLL("libc.so.6").malloc_trim(0)
-
-
-@contextmanager
-def tuned_process() -> Iterator[None]:
-    """Set what the whole process shares, as a server wants it, for the length of the block.
-
-    The event loop has the GIL back from a busy thread after 0.5 ms instead of 5. fastokens encodes a text in
-    the thread that asks for it, and PyTorch reads a tensor there: threads of their own are outside every
-    limit. Each of fastokens' keeps a cache of some 50 MB; PyTorch's wait for each other every 0.1 ms, which
-    on busy cores takes many times longer than the work. Nor do progress bars of loading weights belong in a
-    server's log. An operator who has set ``FASTOKENS_BPE_THREADS``, ``OMP_NUM_THREADS`` or ``TQDM_DISABLE``
-    is left alone. The latter two are read when PyTorch and tqdm are imported.
-    """
-    interval = sys.getswitchinterval()
-    sys.setswitchinterval(_SWITCH_INTERVAL_S)
-    unset = [name for name in _SET_TO_ONE if name not in os.environ]
-    os.environ.update(dict.fromkeys(unset, "1"))
-    try:
-        yield
-    finally:
-        sys.setswitchinterval(interval)
-        for name in unset:
-            del os.environ[name]

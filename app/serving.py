@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from hypercorn.config import Config
 
 from . import create_app
-from .services import Services, open_services, tuned_process
+from .process import tuned_process
+from .services import Services, open_services
 from .settings import Settings
 from .signals import watch_signals
 

@@ -22,7 +22,7 @@ import anyio
 import pybase64
 
 from app.body import forget
-from app.services import tuned_process
+from app.process import tuned_process
 from trio_render import Limits, Policy, open_offloader, open_renderer, open_workspace
 from trio_render.offload.jobs import Job
 from trio_render.offload.offloader import Offloader

@@ -12,6 +12,7 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,13 @@ class Server:
     url: str
     pid: int
     ready_s: float
+
+    def wait_for_weights(self) -> None:
+        """Wait until ``/ready`` says so."""
+        until = time.monotonic() + 120
+        while request("GET", f"{self.url}/ready")[0] != HTTPStatus.OK:
+            assert time.monotonic() < until
+            time.sleep(0.2)
 
     def resident_mb(self) -> float:
         """Memory in use, in 10**6 bytes."""

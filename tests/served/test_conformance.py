@@ -2,13 +2,18 @@
 
 from collections.abc import Mapping
 from http.client import HTTPConnection
+from pathlib import Path
 from typing import Any
 
 import pytest
 from conformance.cases import Case, ServerSettings, group_by_server, load_cases
 from conformance.compare import Diff, Send, run_case
+from in_process import InProcessServer
+from opened_models import opened
 from served.conftest import OpenServer
 from served.server import exchange
+
+from trio_render import Policy
 
 CASES = group_by_server(load_cases())
 AUTO = ("--enable-auto-tool-choice",)
@@ -53,7 +58,14 @@ def parsers(settings: ServerSettings) -> list[str]:
     return [part for option, name in named.items() if name for part in (option, name)]
 
 
-@pytest.mark.parametrize(("settings", "count"), SETTINGS.items(), ids=str)
+def over_a_socket(settings: ServerSettings, count: int) -> Any:
+    """A large vocabulary takes long to open; what parsers make of it is compared without a server as well."""
+    has_parsers = settings.reasoning_parser is not None or settings.tool_parser is not None
+    marks = [pytest.mark.slow] if has_parsers else []
+    return pytest.param(settings, count, id=str(settings), marks=marks)
+
+
+@pytest.mark.parametrize(("settings", "count"), [over_a_socket(*item) for item in SETTINGS.items()])
 def test_recorded_answers(settings: ServerSettings, count: int, open_server: OpenServer) -> None:
     server = open_server(settings.model, *parsers(settings), *settings.flags)
     connection = server.connect()
@@ -63,6 +75,28 @@ def test_recorded_answers(settings: ServerSettings, count: int, open_server: Ope
     assert not failures, "\n".join([f"{len(failures)} of {len(outcomes)} cases:", *failures])
     assert len(outcomes) == count
     server.assert_quiet()
+
+
+PARSED = [settings for settings in SETTINGS if settings.reasoning_parser or settings.tool_parser]
+
+
+@pytest.mark.parametrize("settings", PARSED, ids=str)
+def test_recorded_answers_of_parsers(settings: ServerSettings, model_folders: Path) -> None:
+    """The workers' jobs, called directly."""
+    policy = Policy(
+        served_names=("m",),
+        reasoning_parser=settings.reasoning_parser or None,
+        tool_call_parser=settings.tool_parser or None,
+        enable_auto_tool_choice=bool(settings.flags),
+    )
+    server = InProcessServer(opened(model_folders / settings.model), policy)
+
+    def send(method: str, path: str, headers: Mapping[str, str], body: bytes | None) -> tuple[int, Any]:
+        reply = server.send(method, path, headers, body or b"")
+        return reply.status, reply.body
+
+    failures = [found for case in CASES[settings] if (found := failure(case, send))]
+    assert not failures, "\n".join(failures)
 
 
 def test_every_case_is_run() -> None:

@@ -21,6 +21,7 @@ from ..protocol.chat import ChatRequest
 from ..protocol.completion import CompletionRequest
 from ..protocol.front import Echo
 from ..protocol.generate import GenerateRequest, GenerateResponse
+from ..protocol.sampling import DELTAS, FINAL_ONLY
 from ..protocol.stream import (
     ChatChunk,
     ChatChunkChoice,
@@ -123,7 +124,7 @@ class Started(ABC, Generic[R, C]):
         first_index = place * prompt.generate.sampling_params.n
         progress = Progress(prompt.generate.sampling_params.n)
         async with (
-            self._engine.generate(prompt.generate, prompt.embeds) as chunks,
+            self._engine.generate(_asked(prompt.generate, streamed=True), prompt.embeds) as chunks,
             self._open_prompt_stream(prompt) as stream,
         ):
             async for chunk in chunks:
@@ -176,7 +177,8 @@ class Started(ABC, Generic[R, C]):
 
     async def _response(self, prompt: Prompt) -> GenerateResponse:
         collected = Collected(prompt.generate)
-        async with self._engine.generate(prompt.generate, prompt.embeds) as chunks:
+        generate = _asked(prompt.generate, streamed=False)
+        async with self._engine.generate(generate, prompt.embeds) as chunks:
             async for chunk in chunks:
                 collected.add(chunk)
         response = replace(collected.response(), request_id=self.id)
@@ -206,6 +208,14 @@ class Started(ABC, Generic[R, C]):
     @abstractmethod
     def _chunk(self, choices: list[Any], usage: dict[str, Any] | None, derendered: C | None = None) -> C:
         """Return a chunk of ``choices``, with what ``derendered`` has beside them."""
+
+
+def _asked(request: GenerateRequest, *, streamed: bool) -> GenerateRequest:
+    """Return ``request`` for an answer of this kind, whichever its client has named."""
+    if request.stream == streamed:
+        return request
+    params = replace(request.sampling_params, output_kind=DELTAS if streamed else FINAL_ONLY)
+    return replace(request, stream=streamed, stream_options=None, sampling_params=params)
 
 
 @contextmanager

@@ -46,7 +46,7 @@ def generate_tokens(
     import torch
 
     try:
-        with torch.no_grad(), _all_cores():
+        with torch.no_grad(), _threads_of_a_step():
             _generate(workspace, checkpoint, tell, weights, grammars, request, embeds)
     except RenderError:
         raise
@@ -147,8 +147,8 @@ def _read_prompt(
 
 
 @contextmanager
-def _all_cores() -> Iterator[None]:
-    """Let PyTorch use every core, in this thread, for the length of the block.
+def _threads_of_a_step() -> Iterator[None]:
+    """Let PyTorch use several cores, in this thread, for the length of the block.
 
     A server keeps it to one elsewhere, where a tensor is only read.
     """

@@ -82,6 +82,8 @@ def _check_params(params: SamplingParams, weights: Weights) -> None:
             raise InvalidRequest(f"{name} is out of range.", name)
     if params.stream_interval is not None and params.stream_interval < 1:
         raise InvalidRequest("stream_interval must be at least 1.", "stream_interval")
+    if "" in params.stop:
+        raise InvalidRequest("stop must not hold an empty text.", "stop")
     for name in ("logprobs", "prompt_logprobs"):
         count = getattr(params, name)
         if count is not None and count < -1:

@@ -17,6 +17,7 @@ __all__ = ["Literal", "structural_tag_grammar"]
 Literal = Callable[[str], str]
 """Writes a text for a grammar: special tokens in it by their ids, the rest as strings."""
 
+_SPECIAL = "<["
 _FREE_TEXT = r"TEXT: /(.|\n)*/"
 _TAGS_KEYS = {"type", "tags", "separator", "at_least_one", "stop_after_first"}
 _TRIGGERED_KEYS = {"type", "triggers", "tags", "at_least_one", "stop_after_first", "excludes"}
@@ -78,14 +79,25 @@ def _triggered(format_: dict[str, Any], literal: Literal) -> str:
             " ".join(filter(None, (literal(begin[len(trigger) :]), content, literal(end))))
             for begin, content, end in mine
         )
-        rules.append(
-            f"head_{n}[lazy]: TEXT {literal(trigger)}\ntag_{n}: head_{n} rest_{n}\nrest_{n}: {options}\n"
-        )
+        rules.append(f"{_head(n, trigger, literal)}\ntag_{n}: head_{n} rest_{n}\nrest_{n}: {options}\n")
     if left:
         raise _refused("has a tag that begins with no trigger")
     any_tag = " | ".join(f"tag_{n}" for n in range(len(rules)))
     start = f"TEXT | {any_tag}" if format_.get("stop_after_first") else f"({any_tag})* TEXT"
     return f"start: {start}\n{''.join(rules)}{_FREE_TEXT}\n"
+
+
+def _head(n: int, trigger: str, literal: Literal) -> str:
+    """Return the rule for free text and a trigger, which is a text or begins with a special token.
+
+    Free text never goes over a special token; where a text is the trigger, the rule has to be lazy.
+    """
+    written = literal(trigger)
+    if written.startswith(_SPECIAL):
+        return f"head_{n}: TEXT {written}"
+    if f" {_SPECIAL}" in written:
+        raise _refused("has a trigger with a special token behind a text")
+    return f"head_{n}[lazy]: TEXT {written}"
 
 
 def _tags(format_: dict[str, Any]) -> list[tuple[str, str, str]]:

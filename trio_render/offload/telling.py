@@ -56,7 +56,7 @@ async def telling(
     What nobody has fetched yet is kept: a slow consumer doesn't hold up the job, nor others who wait for its
     tokens. The job, which must run in a thread, gets a `Tell` before ``args``.
 
-    Raises, on entering: `Overloaded` when the queue before the job's limiter is full.
+    Raises, on entering or from the iterator: `Overloaded` when the queue before the job's limiter is full.
     Raises, from the iterator: what the job raises.
 
     Cancellation: the end of the block ends the job at its next checkpoint, and waits for that.
@@ -71,7 +71,7 @@ async def telling(
     async def run() -> None:
         with send:
             try:
-                await offloader.run(job, body, tell, *args, admitted=True)
+                await offloader.run(job, body, tell, *args)
             except Exception as error:
                 told.failure = error
 

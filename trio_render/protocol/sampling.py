@@ -8,7 +8,18 @@ import msgspec
 
 from .decoding import INT64_MAX, INT64_MIN
 
-__all__ = ["Int64", "SamplingFields", "SamplingParams", "StreamOptions", "StructuredOutputs"]
+__all__ = [
+    "DELTAS",
+    "FINAL_ONLY",
+    "Int64",
+    "SamplingFields",
+    "SamplingParams",
+    "StreamOptions",
+    "StructuredOutputs",
+]
+
+DELTAS, FINAL_ONLY = 1, 2
+"""Values of ``output_kind``."""
 
 Int64 = Annotated[int, msgspec.Meta(ge=INT64_MIN, le=INT64_MAX)]
 _Positive = Annotated[int, msgspec.Meta(ge=1, le=INT64_MAX)]

@@ -11,7 +11,7 @@ from ..errors import InvalidRequest, MalformedRequest
 from ..model.loading import Model
 from ..model.vocabulary import check_token_ids
 from ..policy import Policy
-from ..protocol.sampling import SamplingFields, SamplingParams
+from ..protocol.sampling import DELTAS, FINAL_ONLY, SamplingFields, SamplingParams
 from .structured_outputs import structured_outputs
 
 __all__ = ["SamplingBasis", "resolve_max_tokens", "sampling_basis"]
@@ -19,7 +19,6 @@ __all__ = ["SamplingBasis", "resolve_max_tokens", "sampling_basis"]
 _MAX_STOP_STRINGS = 4
 _TINY_TEMPERATURE = 0.01
 _GREEDY = 1e-5
-_DELTAS, _FINAL_ONLY = 1, 2
 
 
 class SamplingBasis:
@@ -73,7 +72,7 @@ def sampling_basis(
         "prompt_logprobs": prompt_logprobs,
         "skip_reading_prefix_cache": prompt_logprobs is not None,
         "structured_outputs": structured_outputs(request.structured_outputs, request.response_format),
-        "output_kind": _DELTAS if request.stream else _FINAL_ONLY,
+        "output_kind": DELTAS if request.stream else FINAL_ONLY,
         "skip_clone": True,
     }
     if temperature < _GREEDY:
