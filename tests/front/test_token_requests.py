@@ -60,7 +60,7 @@ def check(workspace: Workspace, body: dict[str, Any]) -> None:
 
 
 @given(params=PARAMS)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 def test_any_sampling_params(workspace: Workspace, params: dict[str, Any]) -> None:
     check(workspace, {"token_ids": [504], "sampling_params": params})
 
@@ -75,7 +75,7 @@ def test_any_sampling_params(workspace: Workspace, params: dict[str, Any]) -> No
         max_size=6,
     )
 )  # fmt: skip
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_any_body(workspace: Workspace, body: dict[str, Any]) -> None:
     check(workspace, body)
 

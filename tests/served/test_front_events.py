@@ -166,6 +166,7 @@ def test_streams_are_counted_once(tiny: Server) -> None:
     assert (counted(200), counted(400)) == (before[0] + 1, before[1] + 1)
 
 
+@pytest.mark.slow
 def test_a_stopping_server_ends_its_streams(tiny_model: Path, log: Path) -> None:
     """hypercorn#308"""
     with serve(tiny_model, "--graceful-timeout", "1.5", log=log, stop_within_s=6) as own:

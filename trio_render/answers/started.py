@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractAsyncContextManager, contextmanager
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+import anyio
 from msgspec import Raw
 from msgspec.structs import replace
 
@@ -39,6 +40,8 @@ __all__ = ["Progress", "Prompt", "Started", "engine_at_fault"]
 
 R = TypeVar("R", bound=ChatRequest | CompletionRequest)
 C = TypeVar("C", bound=ChatChunk | CompletionChunk)
+
+_LAST_BYTES_S = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,9 +74,18 @@ class Progress:
         self.echoed: Raw | None = None
         self._n_choices = n_choices
         self._ended: set[int] = set()
+        self._engine_ended: set[int] = set()
 
     def add(self, chunk: GenerateChunk) -> None:
         self.n_tokens += sum(len(choice.token_ids or ()) for choice in chunk.choices)
+        self._engine_ended.update(
+            choice.index for choice in chunk.choices if choice.finish_reason is not None
+        )
+
+    @property
+    def engine_is_done(self) -> bool:
+        """Whether the engine itself has ended all choices."""
+        return len(self._engine_ended) == self._n_choices
 
     def is_over(self, choices: Sequence[ChatChunkChoice | CompletionChunkChoice]) -> bool:
         """Say whether all have ended with these, some at a stop string that the engine knows nothing of."""
@@ -145,6 +157,8 @@ class Started(ABC, Generic[R, C]):
                     if shown:
                         await send(self._chunk(shown, usage, answer))
                 if progress.is_over(answer.choices):
+                    if progress.engine_is_done:
+                        await _read_to_the_end(chunks)
                     return progress.n_tokens
         raise EngineError("The engine's answer ended before all its choices did.")
 
@@ -216,6 +230,13 @@ def _asked(request: GenerateRequest, *, streamed: bool) -> GenerateRequest:
         return request
     params = replace(request.sampling_params, output_kind=DELTAS if streamed else FINAL_ONLY)
     return replace(request, stream=streamed, stream_options=None, sampling_params=params)
+
+
+async def _read_to_the_end(chunks: AsyncIterator[GenerateChunk]) -> None:
+    """Let an engine that has said all end by itself: left before, one behind HTTP is hung up on."""
+    with anyio.move_on_after(_LAST_BYTES_S), suppress(EngineError):
+        async for _ in chunks:
+            pass
 
 
 @contextmanager

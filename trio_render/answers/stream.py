@@ -80,9 +80,11 @@ async def open_answer(produce: Callable[[Send[C]], Awaitable[object]]) -> AsyncI
                 stream.fail(error)
 
     try:
-        async with background_tasks() as group, receive:
-            group.start_soon(run)
-            yield stream
+        # Closed here as well: a task that is cancelled before its first step closes nothing.
+        with send:
+            async with background_tasks() as group, receive:
+                group.start_soon(run)
+                yield stream
     except Exception:
         raise
     except BaseException:
