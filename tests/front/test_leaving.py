@@ -191,3 +191,26 @@ async def test_an_engine_that_says_nonsense_is_at_fault(
         async with (await started(frontend, kind)).open_stream() as chunks:
             with pytest.raises(EngineError):
                 await taken(chunks)
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+@pytest.mark.parametrize("kind", BODIES)
+async def test_being_cancelled_by_asyncio_itself(kind: str, open_frontend: OpenFrontend) -> None:
+    """``task.cancel()``, as programs without anyio do it, at once and later."""
+    engine = ReplayedEngine(LONG, pause_s=0.001)
+    async with open_frontend(engine) as frontend:
+        before = tasks()
+
+        async def read() -> None:
+            async with (await started(frontend, kind)).open_stream() as chunks:
+                await taken(chunks)
+
+        for turns in range(30):
+            task = asyncio.create_task(read())
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            assert (engine.open, tasks()) == (0, before)
+        gc.collect()

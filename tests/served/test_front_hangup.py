@@ -4,9 +4,13 @@ connect-py#174, daf_butler#1407, lmstudio-bug-tracker#1994, vllm#25697, ATOM#156
 """
 
 import json
+import socket
 import time
 from pathlib import Path
 
+import h2.config
+import h2.connection
+import h2.events
 import pytest
 from served.events import EventSource
 from served.metrics import borrowed, running, until, waiting
@@ -128,3 +132,35 @@ def processor_ticks(server: Server) -> int:
     """Hundredths of a second that the process has worked."""
     fields = Path(f"/proc/{server.process.pid}/stat").read_text().rpartition(")")[2].split()
     return int(fields[11]) + int(fields[12])
+
+
+@ALL
+@pytest.mark.parametrize("end", ["reset", "close"])
+def test_over_http_2(tiny: Server, path: str, end: str) -> None:
+    """Several streams of a connection; one that is reset, and one whose connection ends."""
+    connection = h2.connection.H2Connection(h2.config.H2Configuration(client_side=True))
+    connection.initiate_connection()
+    head = [(":method", "POST"), (":scheme", "http"), (":authority", "test"), (":path", path)]
+    with tiny.raw() as sock:
+        for stream_id in (1, 3):
+            connection.send_headers(stream_id, [*head, ("content-type", "application/json")])
+            connection.send_data(stream_id, payload({**LONG[path], "stream": True}), end_stream=True)
+            sock.sendall(connection.data_to_send())
+            if stream_id == 1:
+                wait_data(connection, sock)
+        until(lambda: waiting(tiny, "engine") == 1, 5)
+        if end == "reset":
+            for stream_id in (3, 1):
+                connection.reset_stream(stream_id)
+            sock.sendall(connection.data_to_send())
+            assert_idle(tiny)
+    assert_idle(tiny)
+    assert waiting(tiny, "engine") == 0
+
+
+def wait_data(connection: h2.connection.H2Connection, sock: socket.socket) -> None:
+    while True:
+        for event in connection.receive_data(sock.recv(65536)):
+            if isinstance(event, h2.events.DataReceived):
+                assert event.data.startswith(b"data: ")
+                return
