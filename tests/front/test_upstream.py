@@ -7,9 +7,18 @@ from typing import Any
 import anyio
 import pytest
 from opened_models import opened
-from scripted_upstream import STREAM_HEAD, Connection, Received, event_of, piece, script, scripted_upstream
+from scripted_upstream import (
+    LAST_CHUNK,
+    STREAM_HEAD,
+    Connection,
+    Received,
+    event_of,
+    piece,
+    script,
+    scripted_upstream,
+)
 
-from trio_render import Frontend, Policy, open_derenderer, open_renderer, workspace_of
+from trio_render import EngineError, Frontend, Policy, open_derenderer, open_renderer, workspace_of
 from trio_render.engine.http import open_http_engine
 from trio_render.protocol.decoding import encode
 
@@ -84,3 +93,24 @@ async def test_an_answer_is_whole_without_its_last_bytes(kind: str, model_folder
             with anyio.fail_after(10):
                 chunks = await take(frontend, kind, request_id=name)
             assert chunks[-1].choices[0].finish_reason == "length"
+
+
+@pytest.mark.parametrize("kind", ["chat", "tokens"])
+async def test_an_engine_that_dies_fails_the_stream_and_no_more(kind: str, model_folders: Path) -> None:
+    """See served/test_two_processes for one that is killed."""
+
+    async def answer(connection: Connection, request: Received) -> None:
+        await connection.send(STREAM_HEAD)
+        await connection.send_chunk(event_of(piece(504)))
+        if "dies" in request.json["request_id"]:
+            await connection.close()
+            return
+        await connection.send_chunk(event_of(piece(3575, finish="length")) + b"data: [DONE]\n\n")
+        await connection.send(LAST_CHUNK)
+
+    async with scripted_upstream(script(answer)) as upstream, AsyncExitStack() as stack:
+        frontend = await open_frontend(stack, model_folders, upstream.url)
+        for _ in range(2):
+            with pytest.raises(EngineError):
+                await take(frontend, kind, request_id="dies")
+            assert len(await take(frontend, kind)) == 2

@@ -103,6 +103,7 @@ def mortal_engine(model: Path, log: Path, port: int = 0) -> Iterator[Server]:
         yield engine
 
 
+@pytest.mark.slow
 def test_an_engine_that_dies_and_comes_back(
     model_folders: Path, tiny_model: Path, tmp_path: Path, log: Path
 ) -> None:
