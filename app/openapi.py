@@ -44,6 +44,10 @@ _POSTS: dict[str, tuple[str, Any, Any]] = {
         DerenderCompletionRequest | DerenderCompletionChunk,
         Completion | DerenderedCompletionChunk,
     ),
+    "/tokenize": ("Text or chat to token ids", TokenizeRequest | TokenizeChatRequest, TokenizeResponse),
+    "/detokenize": ("Token ids to text", DetokenizeRequest, DetokenizeResponse),
+}
+_ENGINE_POSTS: dict[str, tuple[str, Any, Any]] = {
     "/v1/chat/completions": (
         "Answer a chat, whole or as server-sent events",
         ChatRequest,
@@ -59,8 +63,6 @@ _POSTS: dict[str, tuple[str, Any, Any]] = {
         GenerateBody,
         GenerateResponse | GenerateChunk,
     ),
-    "/tokenize": ("Text or chat to token ids", TokenizeRequest | TokenizeChatRequest, TokenizeResponse),
-    "/detokenize": ("Token ids to text", DetokenizeRequest, DetokenizeResponse),
 }
 _GETS: dict[str, tuple[str, Any]] = {
     "/v1/models": ("The served models", ModelList),
@@ -88,10 +90,11 @@ _ERROR = {
 }
 
 
-def openapi_document(version: str) -> dict[str, Any]:
-    """Return the document as plain data."""
+def openapi_document(version: str, *, with_engine: bool) -> dict[str, Any]:
+    """Return the document as plain data, with the endpoints that need an engine or without them."""
+    posts = {**_POSTS, **(_ENGINE_POSTS if with_engine else {})}
     # msgspec refuses unions of two structs in schemas, so they become an anyOf here.
-    types = [type_ for _, *pair in _POSTS.values() for type_ in pair] + [type_ for _, type_ in _GETS.values()]
+    types = [type_ for _, *pair in posts.values() for type_ in pair] + [type_ for _, type_ in _GETS.values()]
     flat = [arm for type_ in types if type_ is not None for arm in _arms(type_)]
     schemas, components = msgspec.json.schema_components(flat, ref_template="#/components/schemas/{name}")
     by_type = dict(zip(map(repr, flat), schemas, strict=True))
@@ -101,7 +104,7 @@ def openapi_document(version: str) -> dict[str, Any]:
         return arms[0] if len(arms) == 1 else {"anyOf": arms}
 
     paths: dict[str, Any] = {}
-    for path, (summary, request, response) in _POSTS.items():
+    for path, (summary, request, response) in posts.items():
         paths[path] = {
             "post": {
                 "summary": summary,

@@ -20,7 +20,7 @@ POSTS = {
     "/tokenize",
     "/detokenize",
 }
-GETS = {"/v1/models", "/version", "/health", "/ping", "/metrics"}
+GETS = {"/v1/models", "/version", "/health", "/ping", "/ready", "/metrics"}
 
 
 def test_health_and_ping(server: Server) -> None:
