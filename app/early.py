@@ -27,6 +27,8 @@ from .services import Services
 __all__ = ["ALIVE", "EarlyAnswers"]
 
 ALIVE = Answer(200, {"content-type": "text/plain"}, b"")
+_LINGER_S = 1.0
+"""How long the rest of a body that is not read is waited for before its connection is closed."""
 _ASKED_WITH = {"/health": ("GET",), "/ping": ("GET", "POST")}
 
 
@@ -91,8 +93,13 @@ async def _give(
         return
     async with trio.open_nursery() as nursery:
         # hypercorn finishes no response while more of its request's body waits for us than it may keep.
-        nursery.start_soon(_drain, body)
-        await _send(answer.closing(), send)
+        drained = trio.Event()
+        nursery.start_soon(_drain, body, drained)
+        await _start(answer.closing(), send)
+        # Closed while the client still sends, the connection would be reset, and the answer lost.
+        with trio.move_on_after(_LINGER_S):
+            await drained.wait()
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
         nursery.cancel_scope.cancel()
 
 
@@ -103,12 +110,19 @@ def _has_body(scope: HTTPScope) -> bool:
     return any(name in (b"content-length", b"transfer-encoding") for name, _ in scope["headers"])
 
 
-async def _drain(body: _Body) -> None:
+async def _drain(body: _Body, drained: trio.Event) -> None:
     async for _ in body:
         pass
+    drained.set()
 
 
 async def _send(answer: Answer, send: ASGISendCallable) -> None:
+    await _start(answer, send)
+    await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+async def _start(answer: Answer, send: ASGISendCallable) -> None:
+    """Send all of an answer but its end."""
     headers = {**answer.headers, "content-length": str(len(answer.body))}
     await send(
         {
@@ -117,4 +131,4 @@ async def _send(answer: Answer, send: ASGISendCallable) -> None:
             "headers": [(name.encode(), value.encode()) for name, value in headers.items()],
         }
     )
-    await send({"type": "http.response.body", "body": answer.body, "more_body": False})
+    await send({"type": "http.response.body", "body": answer.body, "more_body": True})

@@ -90,9 +90,9 @@ _ERROR = {
 }
 
 
-def openapi_document(version: str, *, has_engine: bool) -> dict[str, Any]:
-    """Return the document as plain data, without what needs an engine if there is none."""
-    posts = {**_POSTS, **_ENGINE_POSTS} if has_engine else _POSTS
+def openapi_document(version: str, *, with_engine: bool) -> dict[str, Any]:
+    """Return the document as plain data, with the endpoints that need an engine or without them."""
+    posts = {**_POSTS, **(_ENGINE_POSTS if with_engine else {})}
     # msgspec refuses unions of two structs in schemas, so they become an anyOf here.
     types = [type_ for _, *pair in posts.values() for type_ in pair] + [type_ for _, type_ in _GETS.values()]
     flat = [arm for type_ in types if type_ is not None for arm in _arms(type_)]

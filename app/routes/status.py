@@ -23,6 +23,7 @@ def blueprint(services: Services) -> Blueprint:
     """Return the status routes. Their answers are made once."""
     routes = Blueprint("status", __name__)
     own_version = version("trio-render")
+    with_engine = services.frontend is not None
     models = encode(_models(services))
     document = b""
     about = encode({"version": own_version})
@@ -58,10 +59,10 @@ def blueprint(services: Services) -> Blueprint:
     async def openapi() -> Response:
         # Some 25 ms of work that most servers are never asked for.
         nonlocal document
-        has_engine = services.frontend is not None
-        document = document or await trio.to_thread.run_sync(
-            lambda: encode(openapi_document(own_version, has_engine=has_engine))
-        )
+        if not document:
+            document = await trio.to_thread.run_sync(
+                lambda: encode(openapi_document(own_version, with_engine=with_engine))
+            )
         return Response(document, content_type="application/json")
 
     return routes

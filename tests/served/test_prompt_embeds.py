@@ -11,7 +11,7 @@ import torch
 from embeds_payloads import HIDDEN, base64_of, numbers
 from malformed_embeds import FILES, TEXTS
 from served.conftest import OpenServer
-from served.proc import MIB, peak_resident, reads_proc, resident
+from served.proc import MIB, forget_peak, peak_resident, reads_proc, resident
 from served.server import Server, read_raw_reply, request_bytes, run_to_end
 from served.test_known_faults import check_probe
 
@@ -87,6 +87,7 @@ def test_payloads_that_lie_cost_a_server_no_memory(open_server: OpenServer) -> N
     for _ in range(3):
         refusal(server, GOOD)
     before = resident(server)
+    forget_peak(server)
     texts = [base64.b64encode(make()).decode() for make in FILES.values()]
     for text in (*texts, *TEXTS.values()):
         assert "valid" not in refusal(server, text)
@@ -101,6 +102,7 @@ def test_large_bad_payloads_cost_a_server_three_bodies(open_server: OpenServer, 
     server = open_server("smollm2", ON, "--max-model-len", "200000")
     refusal(server, GOOD)
     before = resident(server)
+    forget_peak(server)
     tensor = torch.ones(150_000, HIDDEN, dtype=torch.float32)
     tensor[-1, -1] = float("nan")
     text = {

@@ -46,7 +46,8 @@ OPTIONS: dict[str, tuple[str, str, object]] = {
     "body_timeout_s": ("--body-timeout", "1.5", 1.5),
     "graceful_timeout_s": ("--graceful-timeout", "2.5", 2.5),
     "stream_state_key": ("--stream-state-key", "a key of 16 chars", "a key of 16 chars"),
-    "engine": ("--engine", "none", "none"),
+    "engine": ("--engine", "http", "http"),
+    "upstream": ("--upstream", "http://u", "http://u"),
     "log_level": ("--log-level", "debug", "debug"),
 }
 """Setting -> option, a value as text, and that value."""
@@ -55,6 +56,14 @@ OPTIONS: dict[str, tuple[str, str, object]] = {
 def variable(option: str) -> str:
     """The environment variable as --help describes it."""
     return "TRIO_RENDER_" + option.removeprefix("--").replace("-", "_").upper()
+
+
+NEEDS = {
+    "enable_auto_tool_choice": ("tool_call_parser",),
+    "upstream": ("engine",),
+    "engine": ("upstream",),
+}
+"""Settings that go with others only."""
 
 
 def test_every_setting_has_an_option_here() -> None:
@@ -77,7 +86,7 @@ def test_every_option_is_an_environment_variable(name: str, monkeypatch: pytest.
         monkeypatch.delenv(other)
     monkeypatch.setenv("TRIO_RENDER_MODEL", "m")
     expected = {"model": "m"}
-    for set_name in ("tool_call_parser", name) if name == "enable_auto_tool_choice" else (name,):
+    for set_name in (*NEEDS.get(name, ()), name):
         option, text, value = OPTIONS[set_name]
         monkeypatch.setenv(variable(option), text)
         expected[set_name] = value  # type: ignore[assignment]
@@ -112,6 +121,9 @@ def test_the_environment_reaches_a_server(model_folders: Path, log: Path) -> Non
         (("--graceful-timeout", "-1"), "--graceful-timeout must be at least 0"),
         (("--stream-state-key", "x" * 15), "--stream-state-key must have at least 16 characters"),
         (("--engine", "vllm"), "--engine"),
+        (("--engine", "http"), "--upstream goes with --engine http"),
+        (("--upstream", "http://u"), "--upstream goes with --engine http"),
+        (("--engine", "http", "--upstream", "u"), "--upstream must be an http(s) URL"),
         (("--log-level", "loud"), "--log-level"),
         (("--bogus",), "--bogus"),
     ],
