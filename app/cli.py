@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import click
 
+from .limits_file import limits_from
 from .settings import Settings, SettingsError
 
 __all__ = ["main", "settings_from_environment"]
@@ -27,6 +29,16 @@ class _Size(click.ParamType):  # type: ignore[type-arg]  # generic from click 8.
         if digits.isdecimal() and text[len(digits) :] in _SIZES:
             return int(digits) * _SIZES[text[len(digits) :]]
         raise click.BadParameter(f"{value!r} is not a size such as 64M.", ctx, param)
+
+
+def _take_limits(ctx: click.Context, param: click.Parameter, file: Path | None) -> None:
+    """Let a file's values take the place of defaults: the command line and the environment win."""
+    if file is None:
+        return
+    try:
+        ctx.default_map = {**(ctx.default_map or {}), **limits_from(file)}
+    except SettingsError as error:
+        raise click.UsageError(str(error), ctx) from None
 
 
 @click.group()
@@ -98,6 +110,15 @@ def main() -> None:
 @click.option("--limit-engine", default=1, help="Generations at a time of --engine transformers.")
 @click.option("--limit-shared", type=int, help="One limit for all kinds instead.  [default: none]")
 @click.option("--limit-gil", default=1, help="Jobs at a time that keep Python's GIL, of any kind.")
+@click.option(
+    "--limits-from",
+    type=click.Path(path_type=Path),
+    is_eager=True,
+    expose_value=False,
+    callback=_take_limits,
+    help="JSON file with --offload, --processes and limits, from 'python -m bench limiter'. Options and the"
+    " environment win over it.",
+)
 @click.option("--queue-limit", default=1000, help="Jobs of a kind that may wait; more get 503 at once.")
 @click.option(
     "--request-timeout",

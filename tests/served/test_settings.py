@@ -66,7 +66,9 @@ def test_help_shows_every_setting() -> None:
     assert (top.returncode, serve_help.returncode) == (0, 0)
     assert "serve" in top.stdout
     shown = re.findall(r"^  (--[a-z-]+)", serve_help.stdout, re.MULTILINE)
-    assert sorted(shown) == sorted([*(option for option, _, _ in OPTIONS.values()), "--help"])
+    assert sorted(shown) == sorted(
+        [*(option for option, _, _ in OPTIONS.values()), "--limits-from", "--help"]
+    )
 
 
 @pytest.mark.parametrize("name", OPTIONS)
