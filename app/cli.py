@@ -7,6 +7,8 @@ from typing import Any
 
 import click
 
+from trio_render.model.tokenizer import SEGMENT_CACHE_BYTES
+
 from .limits_file import limits_from
 from .settings import Settings, SettingsError
 
@@ -94,6 +96,13 @@ def main() -> None:
     "--enable-prompt-embeds",
     is_flag=True,
     help="Accept prompt_embeds. Needs PyTorch, and a config.json with hidden_size; raises --max-body.",
+)
+@click.option(
+    "--segment-cache",
+    type=_Size(),
+    default=SEGMENT_CACHE_BYTES,
+    show_default="32M",
+    help="Memory for encoded segments of prompts, which the next turn of a conversation repeats; 0: none.",
 )
 @click.option("--workers", default=1, help="Server processes on the one socket. Limits are per process.")
 @click.option(
