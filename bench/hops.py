@@ -6,6 +6,7 @@ no more than a hop to a thread.
 
 from __future__ import annotations
 
+import random
 import time
 from functools import partial
 from pathlib import Path
@@ -16,9 +17,10 @@ import anyio
 from trio_render import Offloader, Workspace, open_offloader, open_workspace
 from trio_render.offload.jobs import Job
 
-from .bodies import chat_render_body, derender_body
+from .bodies import chat_body, derender_body, words
 from .models import model_directory
-from .report import median, print_table, write_json
+from .pictures import bars
+from .report import Output, median, print_table
 
 __all__ = ["run"]
 
@@ -39,14 +41,14 @@ def _derender(workspace: Workspace, checkpoint: Any, body: Any) -> bytes:
     return wire.chat_json(workspace, checkpoint, body)
 
 
-def run(repeats: int, model: Path | None, json_file: Path | None) -> None:
+def run(repeats: int, model: Path | None, output: Output) -> None:
     """Measure, print, and write."""
     with model_directory(model) as folder:
         workspace = open_workspace(folder)
         vocab = workspace.model.vocab_size
         cases: list[tuple[str, Job[bytes], bytes]] = [("nothing", Job(_nothing, "render"), b"{}")]
         cases += [
-            (f"chat render, {n} words", Job(_chat, "render"), chat_render_body(n))
+            (f"chat render, {n} words", Job(_chat, "render"), chat_body(words(random.Random(1), n)))
             for n in (10, 60, 200, 600, 2000)
         ]
         cases += [
@@ -62,7 +64,14 @@ def run(repeats: int, model: Path | None, json_file: Path | None) -> None:
         for n, (name, _, body) in enumerate(cases)
     ]
     print_table(f"hops: medians of {repeats}, in microseconds", ["job", "body bytes", *figures], rows)
-    write_json(json_file, "hops", {"cases": [name for name, _, _ in cases], "microseconds": figures})
+    names = [name for name, _, _ in cases]
+    panels = {backend: dict(zip(names, costs, strict=True)) for backend, costs in figures.items()}
+    output.finish(
+        "hops",
+        {"repeats": repeats},
+        {"microseconds": panels},
+        lambda file: bars(file, panels, "microseconds"),
+    )
 
 
 async def _measure(

@@ -9,7 +9,7 @@ import socket
 from typing import Self
 from urllib.parse import urlsplit
 
-__all__ = ["Connection", "request_bytes"]
+__all__ = ["Connection", "connected", "request_bytes"]
 
 
 def request_bytes(method: str, path: str, body: bytes = b"") -> bytes:
@@ -20,13 +20,19 @@ def request_bytes(method: str, path: str, body: bytes = b"") -> bytes:
     return head.encode() + b"\r\n" + body
 
 
+def connected(url: str) -> socket.socket:
+    """Return a blocking connection to ``url``."""
+    parts = urlsplit(url)
+    sock = socket.create_connection((parts.hostname or "", parts.port or 80), timeout=120)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return sock
+
+
 class Connection:
     """A keep-alive connection to ``url``."""
 
     def __init__(self, url: str) -> None:
-        parts = urlsplit(url)
-        self._socket = socket.create_connection((parts.hostname or "", parts.port or 80), timeout=120)
-        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._socket = connected(url)
 
     def __enter__(self) -> Self:
         return self
