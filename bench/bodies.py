@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import sysconfig
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
@@ -16,6 +18,7 @@ __all__ = [
     "derender_body",
     "source_bodies",
     "turns",
+    "unseen_words",
     "words",
 ]
 
@@ -28,7 +31,14 @@ _EVERY = 8
 
 
 def words(rng: random.Random, count: int) -> str:
-    """Return made-up words, few of which any tokenizer has seen."""
+    """Return words in the order they have somewhere in Python's library: as common, and as rare, as there."""
+    known = _words()
+    start = rng.randrange(len(known) - count)
+    return " ".join(known[start : start + count])
+
+
+def unseen_words(rng: random.Random, count: int) -> str:
+    """Return made-up words, hardly any of them seen before: an encoder's cache of words is of no use."""
     made = rng.randbytes(count * _BYTES_PER_WORD).translate(_AS_TEXT).decode()
     return " ".join(made.split()[:count])
 
@@ -60,9 +70,9 @@ def completion_bodies(client: int, *, n_prompts: int, n_words: int, count: int) 
     return [json.dumps({"prompt": texts}).encode() for texts in prompts]
 
 
-def turns(rng: random.Random, n_turns: int) -> list[str]:
+def turns(rng: random.Random, n_turns: int, saying: Callable[[random.Random, int], str] = words) -> list[str]:
     """Return a conversation: 60 words in, 120 out, and so on; the last message is a user's."""
-    return [words(rng, 120 if n % 2 else 60) for n in range(2 * n_turns - 1)]
+    return [saying(rng, 120 if n % 2 else 60) for n in range(2 * n_turns - 1)]
 
 
 def conversation_bodies(client: int, *, conversations: int, n_turns: int) -> list[bytes]:
@@ -104,6 +114,11 @@ def _varied(rng: random.Random, source: str, chars: int) -> str:
         if parts[n]:
             parts[n] = "".join(rng.choices(_LETTERS, k=len(parts[n])))
     return " ".join(parts)
+
+
+@cache
+def _words() -> list[str]:
+    return re.findall(r"[A-Za-z]{2,}", _source())
 
 
 @cache

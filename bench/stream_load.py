@@ -18,8 +18,8 @@ WAYS = ("empty handler", "per chunk", "echo", "WebSocket")
 _PATH = "/v1/chat/completions/derender"
 _REQUEST = b'"chat_request":{"messages":[{"role":"user","content":"What is the capital of France?"}]}'
 _PARSED_REQUEST = (
-    b'"chat_request":{"messages":[{"role":"user","content":"What is the time?"}],"tool_choice":"auto","tools":'
-    b'[{"type":"function","function":{"name":"clock","parameters":{"type":"object","properties":{}}}}]},'
+    b'"chat_request":{"messages":[{"role":"user","content":"What time is it?"}],"tool_choice":"auto",'
+    b'"tools":[{"type":"function","function":{"name":"clock","parameters":{"type":"object","properties":{}}}}]},'
     b'"prompt_token_ids":[100,101,102]'
 )
 _SAMPLE_STATE = b'{"v":"8GYTDhEW8PdqTcG9MnZl4ZkAzmsNR6zCAP+UwsQAxAAAoMQAAQ=="}'
