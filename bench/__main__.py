@@ -223,5 +223,77 @@ def embeds_command(
     embeds.run(plan, model, Output(json_file, plot_file))
 
 
+@main.command("limiter")
+@click.option("--rates", default="1,2,3", show_default=True, help="Multiples of the mixed load.")
+@click.option("--offloads", default="thread,process", show_default=True, help="Values of `serve --offload`.")
+@click.option("--limits", default="1,2,4,8,16", show_default=True, help="Per kind, and shared.")
+@click.option("--gil", "gils", default="1", show_default=True, help="Values of `serve --limit-gil`.")
+@click.option("--processes", default=2, show_default=True, help="As of `serve`.")
+@click.option("--embeds/--no-embeds", default=False, show_default=True, help="Mix in prompt embeddings.")
+@click.option(
+    "--limits-out",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Write the recommendation here, for `serve --limits-from`.",
+)
+@_seconds(6.0)
+@click.option("--runs", default=1, show_default=True, help="Measurements of each; medians are shown.")
+@_common
+def limiter_command(
+    rates: str,
+    offloads: str,
+    limits: str,
+    gils: str,
+    processes: int,
+    embeds: bool,
+    limits_out: Path | None,
+    seconds: float,
+    runs: int,
+    quick: bool,
+    model: Path | None,
+    json_file: Path | None,
+    plot_file: Path | None,
+) -> None:
+    """Which limits are best on this machine? A mixed load, open loop; half an hour without --quick."""
+    from . import limiter
+
+    if quick:
+        rates, offloads, limits, seconds, runs = "1", "thread", "1,4", 2.5, 1
+    plan = limiter.Plan(
+        [float(rate) for rate in _numbers(rates)],
+        offloads.split(","),
+        _numbers(limits),
+        _numbers(gils),
+        processes,
+        seconds,
+        runs,
+        embeds,
+        limits_out,
+    )
+    limiter.run(plan, model, Output(json_file, plot_file))
+
+
+@main.command("all")
+@click.option("--quick", is_flag=True, help="Small and short: under 5 minutes on two cores.")
+@click.option("--model", type=click.Path(exists=True, path_type=Path), help="A model directory.")
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="A folder for the figures and the pictures.",
+)
+@click.pass_context
+def all_command(ctx: click.Context, quick: bool, model: Path | None, out: Path | None) -> None:
+    """Run every benchmark with its defaults."""
+    files: dict[str, Path] = {}
+    if out is not None:
+        check_can_draw()
+        out.mkdir(parents=True, exist_ok=True)
+    for name, command in main.commands.items():
+        if name == "all":
+            continue
+        if out is not None:
+            files = {"json_file": out / f"{name}.json", "plot_file": out / f"{name}.png"}
+        ctx.invoke(command, quick=quick, model=model, **files)
+
+
 if __name__ == "__main__":
     main(prog_name="python -m bench")

@@ -44,7 +44,7 @@ def bars(file: Path, panels: Mapping[str, Mapping[str, float]], unit: str) -> No
     figure, axes = _panels(len(panels))
     for axis, (title, values) in zip(axes, panels.items(), strict=True):
         drawn = axis.barh(list(values), list(values.values()))
-        axis.bar_label(drawn, fmt="{:.3g}", padding=3)
+        axis.bar_label(drawn, [f"{v:,.0f}" if v >= 100 else f"{v:.3g}" for v in values.values()], padding=3)
         axis.set(title=title, xlabel=unit)
         axis.invert_yaxis()
         axis.margins(x=0.15)

@@ -92,13 +92,17 @@ class SocketStream:
         return b"\x81\xfe%b\0\0\0\0%b" % (struct.pack(">H", len(chunk)), chunk)
 
     def is_answered(self, data: bytearray) -> bool:
+        length = self.answer_length(data)
+        return length is not None and len(data) >= length
+
+    def answer_length(self, data: bytearray) -> int | None:
+        """Return how long the answer is that ``data`` begins with, if that can be seen yet."""
         if len(data) < 4:
-            return False
+            return None
         assert data[0] == 0x81, bytes(data)
-        length, start = data[1], 2
-        if length == 126:
-            length, start = struct.unpack(">H", data[2:4])[0], 4
-        return len(data) >= start + length
+        if data[1] == 126:
+            return 4 + int(struct.unpack(">H", data[2:4])[0])
+        return 2 + data[1]
 
 
 def drive(clients: Sequence[StreamClient], chunks: Callable[[int], Iterable[bytes]]) -> Figures:
