@@ -114,10 +114,11 @@ def _reason(
     chosen: Setting, costs: Mapping[Setting, float], near: Sequence[Setting], last: Mapping[str, Any]
 ) -> str:
     figures = ", ".join(f"{kind} {value:.0f} ms" for kind, value in last["p99_ms"].items())
+    beside = f"one of {len(near)} settings" if len(near) > 1 else "the one setting"
     return (
-        f"On this machine: {' '.join(chosen.options)}. It has the smallest limits of the {len(near)} settings"
-        f" whose p99s are within 10% of the best: its are {costs[chosen]:.2f} times the best seen of each, the"
-        f" worst setting's {max(costs.values()):.2f}; at the highest rate {figures}, and the probe's"
+        f"On this machine: {' '.join(chosen.options)}. It is {beside} with p99s within 10% of the best, and"
+        f" has the smallest limits of these. Its p99s are {costs[chosen]:.2f} times the best seen of each,"
+        f" the worst setting's {max(costs.values()):.2f}; at the highest rate {figures}, and the probe's"
         f" {last['probe_p99_ms']:.1f} ms."
     )
 

@@ -47,7 +47,8 @@ def bars(file: Path, panels: Mapping[str, Mapping[str, float]], unit: str) -> No
         axis.bar_label(drawn, [f"{v:,.0f}" if v >= 100 else f"{v:.3g}" for v in values.values()], padding=3)
         axis.set(title=title, xlabel=unit)
         axis.invert_yaxis()
-        axis.margins(x=0.15)
+        # Room for the numbers behind the bars.
+        axis.set_xlim(0, max(values.values(), default=1) * 1.25 or 1)
     _save(figure, file)
 
 
@@ -68,7 +69,9 @@ def heat_maps(
         grid = [[cells.get((x, y), float("nan")) for x in xs] for y in ys]
         image = axis.imshow(grid, origin="lower", cmap="viridis_r", vmin=low, vmax=high, aspect="auto")
         for (x, y), value in cells.items():
-            axis.text(xs.index(x), ys.index(y), f"{value:.2f}", ha="center", va="center", color="white")
+            dark = value > (low + high) / 2
+            place = {"ha": "center", "va": "center", "color": "white" if dark else "black"}
+            axis.text(xs.index(x), ys.index(y), f"{value:.2f}", **place)
         axis.set(title=title, xlabel=x_label, ylabel=y_label)
         axis.set_xticks(range(len(xs)), map(str, xs))
         axis.set_yticks(range(len(ys)), map(str, ys))

@@ -55,27 +55,26 @@ def run(plan: Plan, model: Path | None, output: Output) -> None:
         workspace = open_workspace(folder)
         vocab = workspace.model.vocab_size
         bodies = {size: derender_body(*size, vocab) for size in sizes}
-        floors = {size: derender_floor(workspace, body, plan.seconds) for size, body in bodies.items()}
         for mode in modes:
             with nullcontext(plan.url) if plan.url is not None else served(mode, folder) as url:
                 for size in ((0, 0), *sizes):
+                    body = bodies.get(size)
                     runs = []
                     for _ in range(plan.runs):
-                        runs.append(_measure(url, bodies.get(size), plan.seconds))
+                        runs.append(_measure(url, body, plan.seconds))
+                        if body is not None:
+                            floor = derender_floor(workspace, body, plan.seconds / 2)
+                            runs[-1]["share_of_floor"] = runs[-1]["rate"] / floor
                         bar.update(1)
-                    results.append(_summary(mode, size, runs, floors.get(size)))
+                    results.append(_summary(mode, size, runs))
     _print(results, plan)
     output.finish("probe", asdict(plan), {"results": results}, lambda file: _draw(file, results))
 
 
-def _summary(
-    mode: str, size: tuple[int, int], runs: list[dict[str, float]], floor: float | None
-) -> dict[str, Any]:
-    medians = {key: median([run[key] for run in runs]) for key in runs[0]}
-    share = medians["rate"] / floor if floor else None
+def _summary(mode: str, size: tuple[int, int], runs: list[dict[str, float]]) -> dict[str, Any]:
     tokens, candidates = size
     about = {"mode": mode, "tokens": tokens, "candidates": candidates}
-    return {**about, **medians, "share_of_floor": share, "runs": runs}
+    return {**about, **{key: median([run[key] for run in runs]) for key in runs[0]}, "runs": runs}
 
 
 def _print(results: list[dict[str, Any]], plan: Plan) -> None:

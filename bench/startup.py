@@ -49,9 +49,9 @@ def run(plan: Plan, model: Path | None, output: Output) -> None:
     print_table(f"startup: medians of {plan.runs}", ["server", "ready s", "resident MiB"], rows)
     panels = {
         "seconds until ready": {r["server"]: r["ready_s"] for r in results},
-        "resident memory": {r["server"]: r["resident_mib"] for r in results},
+        "resident MiB": {r["server"]: r["resident_mib"] for r in results},
     }
-    output.finish("startup", asdict(plan), {"results": results}, lambda file: bars(file, panels, "s, MiB"))
+    output.finish("startup", asdict(plan), {"results": results}, lambda file: bars(file, panels, ""))
 
 
 def _start(command: list[str]) -> tuple[float, float]:
