@@ -12,10 +12,12 @@ import io
 import time
 from dataclasses import asdict, dataclass
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import anyio
+import click
 import pybase64
 
 from app.body import forget
@@ -67,7 +69,7 @@ def run(plan: Plan, model: Path | None, output: Output) -> None:
     ]
     title = f"embeds: {_HIDDEN} wide, bfloat16; medians of {plan.runs}, in milliseconds"
     print_table(title, list(figures[0]), table)
-    _print_late(plan, late)
+    _print_late(late)
     stalls = {
         f"{r['rows']} rows, {r['at once']} at once, {r['form']}": r["stall"]
         for r in figures
@@ -81,10 +83,10 @@ def run(plan: Plan, model: Path | None, output: Output) -> None:
     output.finish("embeds", asdict(plan), content, lambda file: bars(file, panels, "ms"))
 
 
-def _print_late(plan: Plan, late: list[Lateness]) -> None:
-    rows = [[one.beside, f"{one.p50_ms:.2f}", f"{one.p99_ms:.2f}", one.read] for one in late]
+def _print_late(late: list[Lateness]) -> None:
+    rows = [[one.beside, f"{one.p50_ms:.2f}", f"{one.p99_ms:.2f}", one.chunks] for one in late]
     title = "a stream with a chunk every 20 ms: from the engine's chunk to the client's socket"
-    print_table(title, ["beside it", "p50 ms", "p99 ms", "tensors read"], rows)
+    print_table(title, ["beside it", "p50 ms", "p99 ms", "chunks"], rows)
 
 
 def _in_process(plan: Plan, folder: Path) -> list[dict[str, Any]]:
@@ -97,14 +99,13 @@ def _in_process(plan: Plan, folder: Path) -> list[dict[str, Any]]:
     texts = {(n_rows, form): _text(n_rows, form) for n_rows in rows for form in _FORMS}
     # First of all: what bodies leave behind is memory that has been touched, and costs less.
     bases = {case: _base_line(text, runs) for case, text in texts.items()}
-    for (n_rows, form), text in texts.items():
-        base = bases[n_rows, form]
-        for backend in ("inline", "thread"):
-            for count in (1, 4):
-                case = (load, workspace, backend, text, count, runs)
-                found = anyio.run(_measure, *case, backend="trio")
-                named = {"rows": n_rows, "form": form, "backend": backend, "at once": count}
-                figures.append({**named, "base": base, **found._asdict()})
+    cases = list(product(texts, ("inline", "thread"), (1, 4)))
+    with click.progressbar(cases, label="embeds") as shown:
+        for (n_rows, form), backend, count in shown:
+            case = (load, workspace, backend, texts[n_rows, form], count, runs)
+            found = anyio.run(_measure, *case, backend="trio")
+            named = {"rows": n_rows, "form": form, "backend": backend, "at once": count}
+            figures.append({**named, "base": bases[n_rows, form], **found._asdict()})
     return figures
 
 

@@ -11,10 +11,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection as Pipe
+from typing import NamedTuple
 
 from .http_client import Connection, connected, request_bytes
 
-__all__ = ["Streamed", "lateness_ms", "streaming"]
+__all__ = ["Late", "Streamed", "lateness", "streaming"]
 
 _PATH = "/v1/completions"
 _MARK = b"data: "
@@ -47,15 +48,22 @@ def streaming(url: str, streams: int, tokens: int) -> Iterator[list[Streamed]]:
     client.join()
 
 
-def lateness_ms(upstream_url: str, streams: list[Streamed]) -> list[float]:
-    """Return how long after the engine had sent it each chunk of paced streams arrived."""
+class Late(NamedTuple):
+    """A chunk: when the engine sent it, and how long after that it arrived."""
+
+    sent: float
+    ms: float
+
+
+def lateness(upstream_url: str, streams: list[Streamed]) -> list[Late]:
+    """Return of each chunk of paced streams how late it arrived."""
     with Connection(upstream_url) as connection:
         sent: dict[str, list[float]] = json.loads(connection.exchange(request_bytes("GET", "/sent"))[1])
     late = []
     for stream in streams:
         times = next(times for request_id, times in sent.items() if f"-{stream.name}-" in f"{request_id}-")
         arrived = stream.arrived[: len(times)]
-        late += [(there - then) * 1000 for then, there in zip(times, arrived, strict=True)]
+        late += [Late(then, (there - then) * 1000) for then, there in zip(times, arrived, strict=True)]
     return late
 
 

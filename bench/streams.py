@@ -22,7 +22,7 @@ from .pictures import bars
 from .prober import probing
 from .report import Output, median, percentile, print_table
 from .servers import served
-from .sse import lateness_ms, streaming
+from .sse import lateness, streaming
 from .step_cost import step_costs
 from .stream_load import WAYS, Streams, drive_streams, one_stream
 from .upstream import upstream
@@ -57,9 +57,13 @@ def run(plan: Plan, model: Path | None, output: Output) -> None:
         figures["results"] = _ways(plan, folder, vocab)
         if plan.url is None:
             ids = workspace.model.tokenizer.encode(_WORD)
-            figures["results"] += [_events(plan, folder, ids * size, size) for size in plan.chunk_sizes]
-            figures["paced"] = _paced(plan, folder, ids)
-            figures["one_stream"] = _one_stream(plan, folder, vocab)
+            with click.progressbar(plan.chunk_sizes, label="events") as sizes:
+                figures["results"] += [_events(plan, folder, ids * size, size) for size in sizes]
+            with click.progressbar(length=2, label="one pace, one stream") as bar:
+                figures["paced"] = _paced(plan, folder, ids)
+                bar.update(1)
+                figures["one_stream"] = _one_stream(plan, folder, vocab)
+                bar.update(1)
         figures["steps"] = step_costs(workspace, repeats=3 if plan.runs > 1 else 1)
     _print(plan, figures)
     rates: dict[str, dict[str, float]] = {}
@@ -130,7 +134,7 @@ def _paced(plan: Plan, folder: Path, ids: list[int]) -> dict[str, float]:
     with upstream(ids, _PACED_CHUNKS, _PACE_S) as engine, served("auto", folder, _behind(engine)) as url:
         with streaming(url, plan.streams, _PACED_CHUNKS) as streams:
             pass
-        late = lateness_ms(engine, streams)
+        late = [one.ms for one in lateness(engine, streams)]
     return {f"p{p}_ms": percentile(late, p / 100) for p in (50, 99)}
 
 
