@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import click
 
+from trio_render.model.tokenizer import SEGMENT_CACHE_BYTES
+
+from .limits_file import limits_from
 from .settings import Settings, SettingsError
 
 __all__ = ["main", "settings_from_environment"]
@@ -27,6 +31,16 @@ class _Size(click.ParamType):  # type: ignore[type-arg]  # generic from click 8.
         if digits.isdecimal() and text[len(digits) :] in _SIZES:
             return int(digits) * _SIZES[text[len(digits) :]]
         raise click.BadParameter(f"{value!r} is not a size such as 64M.", ctx, param)
+
+
+def _take_limits(ctx: click.Context, param: click.Parameter, file: Path | None) -> None:
+    """Let a file's values take the place of defaults: the command line and the environment win."""
+    if file is None:
+        return
+    try:
+        ctx.default_map = {**(ctx.default_map or {}), **limits_from(file)}
+    except SettingsError as error:
+        raise click.UsageError(str(error), ctx) from None
 
 
 @click.group()
@@ -83,6 +97,13 @@ def main() -> None:
     is_flag=True,
     help="Accept prompt_embeds. Needs PyTorch, and a config.json with hidden_size; raises --max-body.",
 )
+@click.option(
+    "--segment-cache",
+    type=_Size(),
+    default=SEGMENT_CACHE_BYTES,
+    show_default="32M",
+    help="Memory for encoded segments of prompts, which the next turn of a conversation repeats; 0: none.",
+)
 @click.option("--workers", default=1, help="Server processes on the one socket. Limits are per process.")
 @click.option(
     "--offload",
@@ -98,6 +119,15 @@ def main() -> None:
 @click.option("--limit-engine", default=1, help="Generations at a time of --engine transformers.")
 @click.option("--limit-shared", type=int, help="One limit for all kinds instead.  [default: none]")
 @click.option("--limit-gil", default=1, help="Jobs at a time that keep Python's GIL, of any kind.")
+@click.option(
+    "--limits-from",
+    type=click.Path(path_type=Path),
+    is_eager=True,
+    expose_value=False,
+    callback=_take_limits,
+    help="JSON file with --offload, --processes and limits, from 'python -m bench limiter'. Options and the"
+    " environment win over it.",
+)
 @click.option("--queue-limit", default=1000, help="Jobs of a kind that may wait; more get 503 at once.")
 @click.option(
     "--request-timeout",

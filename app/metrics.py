@@ -19,6 +19,7 @@ from prometheus_client.core import (
 )
 
 from trio_render import HistogramSnapshot, LimiterStatistics, OffloaderStatistics
+from trio_render.model.tokenizer import SegmentCacheStatistics
 from trio_render.offload.background import background_tasks
 from trio_render.offload.stats import BUCKETS_S, Histogram
 
@@ -33,10 +34,16 @@ class Metrics:
 
     Args:
         statistics: returns the offloader's snapshot.
+        segment_cache: returns that of this process' cache of encoded segments, or ``None``.
     """
 
-    def __init__(self, statistics: Callable[[], OffloaderStatistics]) -> None:
+    def __init__(
+        self,
+        statistics: Callable[[], OffloaderStatistics],
+        segment_cache: Callable[[], SegmentCacheStatistics | None] = lambda: None,
+    ) -> None:
         self._statistics = statistics
+        self._segment_cache = segment_cache
         self._requests: dict[tuple[str, int], int] = {}
         self.loop_lag = Histogram()
         self._registry = CollectorRegistry(auto_describe=False)
@@ -64,7 +71,12 @@ class Metrics:
         )
         _add_histogram(lag, [], self.loop_lag.snapshot())
         yield lag
-        yield from _offloader_metrics(self._statistics())
+        now = self._statistics()
+        yield from _offloader_metrics(now)
+        cache = self._segment_cache()
+        # Worker processes encode with caches of their own, which nobody sees from here.
+        if cache is not None and now.processes is None:
+            yield from _segment_metrics(cache)
 
 
 def _offloader_metrics(now: OffloaderStatistics) -> Iterable[Metric]:
@@ -99,6 +111,22 @@ def _offloader_metrics(now: OffloaderStatistics) -> Iterable[Metric]:
         lost.add_metric(["killed"], now.processes.killed)
         lost.add_metric(["died"], now.processes.died)
         yield from (processes, lost)
+
+
+def _segment_metrics(cache: SegmentCacheStatistics) -> Iterable[Metric]:
+    segments = CounterMetricFamily(
+        "trio_render_segments", "Segments of prompts that were looked up.", labels=["outcome"]
+    )
+    seen = CounterMetricFamily("trio_render_segment_bytes", "Their text in bytes.", labels=["outcome"])
+    for outcome, count, size in (
+        ("hit", cache.hits, cache.hit_bytes),
+        ("miss", cache.misses, cache.miss_bytes),
+    ):
+        segments.add_metric([outcome], count)
+        seen.add_metric([outcome], size)
+    held = GaugeMetricFamily("trio_render_segment_cache_bytes", "What the segment cache holds.")
+    held.add_metric([], cache.bytes)
+    yield from (segments, seen, held)
 
 
 def _add_histogram(family: HistogramMetricFamily, labels: list[str], snapshot: HistogramSnapshot) -> None:

@@ -73,7 +73,12 @@ async def open_services(settings: Settings) -> AsyncIterator[Services]:
         ModelLoadError: the model can't be opened.
     """
     load = partial(
-        open_workspace, settings.model, settings.policy, settings.max_model_len, settings.chat_template
+        open_workspace,
+        settings.model,
+        settings.policy,
+        settings.max_model_len,
+        settings.chat_template,
+        settings.segment_cache,
     )
     # Abandoned when a signal ends the start: the process ends, too.
     workspace = await anyio.to_thread.run_sync(load, abandon_on_cancel=True)
@@ -92,7 +97,7 @@ async def open_services(settings: Settings) -> AsyncIterator[Services]:
         open_derenderer(workspace, offloader=offloader) as derenderer,
         open_engine(settings, workspace, offloader) as engine,
     ):
-        metrics = Metrics(offloader.statistics)
+        metrics = Metrics(offloader.statistics, lambda: workspace.model.tokenizer.segment_cache)
         async with watched_loop(metrics), _stalls_reported(settings.debug_loop_stalls_ms / 1000):
             yield Services(
                 settings,

@@ -8,6 +8,7 @@ from typing import Literal
 
 from trio_render import Limits, Policy
 from trio_render.model.loading import weights_of
+from trio_render.model.tokenizer import SEGMENT_CACHE_BYTES
 from trio_render.parsing.selection import REASONING_PARSERS, TOOL_CALL_PARSERS
 
 __all__ = ["Settings", "SettingsError"]
@@ -31,6 +32,7 @@ class Settings:
         served_model_names: names that requests may use; empty: ``model``.
         max_model_len: context length in tokens; ``None``: the model's.
         chat_template: a template's file or text instead of the model's own.
+        segment_cache: bytes that encoded segments of prompts may take, for the next turn; 0: none.
         workers: server processes on the one socket; limits are per process.
         offload: where CPU work goes: ``auto``, ``thread``, ``process`` or ``inline``.
         processes: worker processes (with the model in each) of ``offload="process"``, and a warm spare.
@@ -67,6 +69,7 @@ class Settings:
     tool_call_parser: str | None = None
     enable_auto_tool_choice: bool = False
     enable_prompt_embeds: bool = False
+    segment_cache: int = SEGMENT_CACHE_BYTES
     workers: int = 1
     offload: Literal["auto", "thread", "process", "inline"] = "auto"
     processes: int = 2
@@ -112,6 +115,7 @@ class Settings:
             "--enable-auto-tool-choice",
             "needs --tool-call-parser",
         )
+        _require(self.segment_cache >= 0, "--segment-cache", "must be at least 0")
         _require(self.workers >= 1, "--workers", "must be at least 1")
         _require(self.processes >= 1, "--processes", "must be at least 1")
         _require(self.queue_limit >= 0, "--queue-limit", "must be at least 0")

@@ -9,16 +9,15 @@ from __future__ import annotations
 
 import gc
 import io
-import json
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from dataclasses import asdict, dataclass
 from functools import partial
+from itertools import product
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 import anyio
+import click
 import pybase64
 
 from app.body import forget
@@ -28,10 +27,12 @@ from trio_render.offload.jobs import Job
 from trio_render.offload.offloader import Offloader
 from trio_render.render.embeds.lifting import lift_embeds
 
-from .models import model_directory
-from .report import median, print_table, write_json
+from .embeds_beside import Lateness, measure_beside
+from .models import model_directory, wide_model
+from .pictures import bars
+from .report import Output, median, print_table
 
-__all__ = ["run"]
+__all__ = ["Plan", "run"]
 
 _HIDDEN = 4096
 _CHUNK = 65_536
@@ -48,44 +49,64 @@ class Figures(NamedTuple):
     wall: float
 
 
-def run(rows: list[int], runs: int, model: Path | None, json_file: Path | None) -> None:
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What to measure: rows of the tensors, and how many requests at once beside a stream."""
+
+    rows: list[int]
+    beside: int
+    runs: int
+
+
+def run(plan: Plan, model: Path | None, output: Output) -> None:
     """Measure, print, and write."""
-    figures: list[dict[str, Any]] = []
-    with _wide_model(model, max(rows)) as folder, tuned_process():
-        load = partial(open_workspace, folder, Policy(enable_prompt_embeds=True))
-        workspace = load()
-        idle = anyio.run(_measure, load, workspace, "thread", b"", 0, runs, backend="trio")
-        print(f"An idle loop's stall: {idle.stall:.1f} ms.")
-        texts = {(n_rows, form): _text(n_rows, form) for n_rows in rows for form in _FORMS}
-        # First of all: what bodies leave behind is memory that has been touched, and costs less.
-        bases = {case: _base_line(text, runs) for case, text in texts.items()}
-        for (n_rows, form), text in texts.items():
-            base = bases[n_rows, form]
-            for backend in ("inline", "thread"):
-                for count in (1, 4):
-                    case = (load, workspace, backend, text, count, runs)
-                    found = anyio.run(_measure, *case, backend="trio")
-                    named = {"rows": n_rows, "form": form, "backend": backend, "at once": count}
-                    figures.append({**named, "base": base, **found._asdict()})
+    with model_directory(model) as given, wide_model(given, _HIDDEN, max(plan.rows) + 1) as folder:
+        with tuned_process():
+            figures = _in_process(plan, folder)
+        late = measure_beside(folder, max(plan.rows), _HIDDEN, plan.beside, 3.0 if plan.runs == 1 else 10.0)
     table = [
         [*(f"{value:.1f}" if type(value) is float else value for value in row.values())] for row in figures
     ]
-    title = f"embeds: {_HIDDEN} wide, bfloat16; medians of {runs}, in milliseconds"
+    title = f"embeds: {_HIDDEN} wide, bfloat16; medians of {plan.runs}, in milliseconds"
     print_table(title, list(figures[0]), table)
-    write_json(json_file, "embeds", {"milliseconds": figures})
+    _print_late(late)
+    stalls = {
+        f"{r['rows']} rows, {r['at once']} at once, {r['form']}": r["stall"]
+        for r in figures
+        if r["backend"] == "thread"
+    }
+    panels = {
+        "stall of the event loop": stalls,
+        "a paced stream, late": {one.beside: one.p99_ms for one in late},
+    }
+    content = {"milliseconds": figures, "beside": [asdict(one) for one in late]}
+    output.finish("embeds", asdict(plan), content, lambda file: bars(file, panels, "ms"))
 
 
-@contextmanager
-def _wide_model(given: Path | None, rows: int) -> Iterator[Path]:
-    """Yield a directory with the tokenizer of a model, and a config of our width."""
-    with model_directory(given) as folder, TemporaryDirectory(prefix="trio-render-bench-") as made:
-        target = Path(made)
-        for name in ("tokenizer.json", "tokenizer_config.json"):
-            (target / name).write_bytes((folder / name).read_bytes())
-        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-        wide = {"hidden_size": _HIDDEN, "dtype": "bfloat16", "max_position_embeddings": rows + 1}
-        (target / "config.json").write_text(json.dumps({"vocab_size": config["vocab_size"], **wide}))
-        yield target
+def _print_late(late: list[Lateness]) -> None:
+    rows = [[one.beside, f"{one.p50_ms:.2f}", f"{one.p99_ms:.2f}", one.chunks] for one in late]
+    title = "a stream with a chunk every 20 ms: from the engine's chunk to the client's socket"
+    print_table(title, ["beside it", "p50 ms", "p99 ms", "chunks"], rows)
+
+
+def _in_process(plan: Plan, folder: Path) -> list[dict[str, Any]]:
+    rows, runs = plan.rows, plan.runs
+    figures: list[dict[str, Any]] = []
+    load = partial(open_workspace, folder, Policy(enable_prompt_embeds=True))
+    workspace = load()
+    idle = anyio.run(_measure, load, workspace, "thread", b"", 0, runs, backend="trio")
+    print(f"An idle loop's stall: {idle.stall:.1f} ms.")
+    texts = {(n_rows, form): _text(n_rows, form) for n_rows in rows for form in _FORMS}
+    # First of all: what bodies leave behind is memory that has been touched, and costs less.
+    bases = {case: _base_line(text, runs) for case, text in texts.items()}
+    cases = list(product(texts, ("inline", "thread"), (1, 4)))
+    with click.progressbar(cases, label="embeds") as shown:
+        for (n_rows, form), backend, count in shown:
+            case = (load, workspace, backend, texts[n_rows, form], count, runs)
+            found = anyio.run(_measure, *case, backend="trio")
+            named = {"rows": n_rows, "form": form, "backend": backend, "at once": count}
+            figures.append({**named, "base": bases[n_rows, form], **found._asdict()})
+    return figures
 
 
 def _text(rows: int, form: str) -> bytes:

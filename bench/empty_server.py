@@ -83,6 +83,7 @@ async def _serve(bare: bool) -> None:
     config.bind = ["127.0.0.1:0"]
     config.include_server_header = False
     config.graceful_timeout = 1
+    config.loglevel = "WARNING"
     # As our server: hypercorn ends a connection after a thousand requests, a stream has more chunks.
     config.keep_alive_max_requests = 1 << 31
     async with trio.open_nursery() as nursery:

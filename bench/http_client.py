@@ -9,7 +9,7 @@ import socket
 from typing import Self
 from urllib.parse import urlsplit
 
-__all__ = ["Connection", "request_bytes"]
+__all__ = ["Connection", "connected", "request_bytes"]
 
 
 def request_bytes(method: str, path: str, body: bytes = b"") -> bytes:
@@ -20,13 +20,19 @@ def request_bytes(method: str, path: str, body: bytes = b"") -> bytes:
     return head.encode() + b"\r\n" + body
 
 
+def connected(url: str) -> socket.socket:
+    """Return a blocking connection to ``url``."""
+    parts = urlsplit(url)
+    sock = socket.create_connection((parts.hostname or "", parts.port or 80), timeout=120)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return sock
+
+
 class Connection:
     """A keep-alive connection to ``url``."""
 
     def __init__(self, url: str) -> None:
-        parts = urlsplit(url)
-        self._socket = socket.create_connection((parts.hostname or "", parts.port or 80), timeout=120)
-        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._socket = connected(url)
 
     def __enter__(self) -> Self:
         return self
@@ -36,18 +42,26 @@ class Connection:
 
     def exchange(self, request: bytes) -> tuple[int, bytes]:
         """Send a request and return the answer's status and body."""
-        self._socket.sendall(request)
+        self.send(request)
+        return self.receive()
+
+    def send(self, data: bytes) -> None:
+        """Send a request, or a part of one."""
+        self._socket.sendall(data)
+
+    def receive(self) -> tuple[int, bytes]:
+        """Return the next answer's status and body."""
         data = bytearray()
         while (end := data.find(b"\r\n\r\n")) < 0:
-            data += self._receive()
+            data += self._received()
         head = bytes(data[:end]).decode("latin-1").lower()
         length = int(head.partition("content-length:")[2].split("\r\n")[0])
         body = data[end + 4 :]
         while len(body) < length:
-            body += self._receive()
+            body += self._received()
         return int(head.split()[1]), bytes(body)
 
-    def _receive(self) -> bytes:
+    def _received(self) -> bytes:
         data = self._socket.recv(1 << 20)
         if not data:
             raise ConnectionError("the server closed the connection")

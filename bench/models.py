@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 
 import click
 
-__all__ = ["model_directory"]
+__all__ = ["model_directory", "wide_model"]
 
 _TEMPLATE = (
     "{{bos_token}}{% for m in messages %}{% if m.role=='user' %}<\uff5cUser\uff5c>{{m.content}}"
@@ -40,4 +40,18 @@ def model_directory(given: Path | None) -> Iterator[Path]:
         (target / "config.json").write_text(
             json.dumps({"vocab_size": 129280, "max_position_embeddings": 32768, "eos_token_id": 1})
         )
+        yield target
+
+
+@contextmanager
+def wide_model(folder: Path, hidden: int, context: int) -> Iterator[Path]:
+    """Yield a directory with the text side of a model, and a config of a width and a context of our own."""
+    with TemporaryDirectory(prefix="trio-render-bench-") as made:
+        target = Path(made)
+        for file in folder.iterdir():
+            if file.suffix in (".json", ".jinja"):
+                shutil.copy(file, target)
+        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        wide = {"hidden_size": hidden, "dtype": "bfloat16", "max_position_embeddings": context}
+        (target / "config.json").write_text(json.dumps({**config, **wide}))
         yield target

@@ -1,14 +1,15 @@
 """Does the loop stay calm? ``/health`` every 10 ms, beside one client that derenders in a loop.
 
 The table by which the reference's own offloading was judged. Prober and client are processes of their own.
+The client starts before the prober and ends after it.
 """
 
 from __future__ import annotations
 
-import multiprocessing
 import time
-from dataclasses import dataclass
-from multiprocessing.connection import Connection as Pipe
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,62 +19,71 @@ from trio_render import open_workspace
 
 from .bodies import derender_body
 from .floors import derender_floor
-from .http_client import Connection, request_bytes
+from .load import Load, loading
 from .models import model_directory
-from .report import machine, median, percentile, print_table, write_json
+from .pictures import lines
+from .prober import probing
+from .report import Output, median, percentile, print_table
 from .servers import served
 
 __all__ = ["Plan", "run"]
 
-_INTERVAL_S = 0.01
-_WARM_UPS = 3
+_PATH = "/v1/chat/completions/derender"
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What to measure."""
+    """What to measure. With a ``url``, it alone is measured, as the only mode."""
 
     tokens: list[int]
-    candidates: int
+    candidates: list[int]
     modes: list[str]
     seconds: float
     runs: int
+    url: str | None = None
 
 
-def run(plan: Plan, model: Path | None, json_file: Path | None) -> None:
+def run(plan: Plan, model: Path | None, output: Output) -> None:
     """Measure, print, and write."""
-    with model_directory(model) as folder:
+    sizes = [(n, candidates) for candidates in plan.candidates for n in plan.tokens]
+    modes = plan.modes if plan.url is None else ["url"]
+    results: list[dict[str, Any]] = []
+    with (
+        model_directory(model) as folder,
+        click.progressbar(length=len(modes) * (1 + len(sizes)) * plan.runs, label="probe") as bar,
+    ):
         workspace = open_workspace(folder)
-        bodies = {n: derender_body(n, plan.candidates, workspace.model.vocab_size) for n in plan.tokens}
-        floors = {n: derender_floor(workspace, body, plan.seconds) for n, body in bodies.items()}
-        results: list[dict[str, Any]] = []
-        steps = [(mode, n) for mode in plan.modes for n in (0, *plan.tokens)]
-        with click.progressbar(length=len(steps) * plan.runs, label="probe") as bar:
-            for mode in plan.modes:
-                with served(mode, folder) as url:
-                    for n in (0, *plan.tokens):
-                        runs = []
-                        for _ in range(plan.runs):
-                            runs.append(_measure(url, bodies.get(n), plan.seconds))
-                            bar.update(1)
-                        results.append(_summary(mode, n, runs, floors.get(n)))
+        vocab = workspace.model.vocab_size
+        bodies = {size: derender_body(*size, vocab) for size in sizes}
+        for mode in modes:
+            with nullcontext(plan.url) if plan.url is not None else served(mode, folder) as url:
+                for size in ((0, 0), *sizes):
+                    body = bodies.get(size)
+                    runs = []
+                    for _ in range(plan.runs):
+                        runs.append(_measure(url, body, plan.seconds))
+                        if body is not None:
+                            floor = derender_floor(workspace, body, plan.seconds / 2)
+                            runs[-1]["share_of_floor"] = runs[-1]["rate"] / floor
+                        bar.update(1)
+                    results.append(_summary(mode, size, runs))
     _print(results, plan)
-    write_json(json_file, "probe", {"plan": str(plan), "results": results})
+    output.finish("probe", asdict(plan), {"results": results}, lambda file: _draw(file, results))
 
 
-def _summary(mode: str, tokens: int, runs: list[dict[str, float]], floor: float | None) -> dict[str, Any]:
-    medians = {key: median([run[key] for run in runs]) for key in runs[0]}
-    share = medians["rate"] / floor if floor else None
-    return {"mode": mode, "tokens": tokens, **medians, "share_of_floor": share, "runs": runs}
+def _summary(mode: str, size: tuple[int, int], runs: list[dict[str, float]]) -> dict[str, Any]:
+    tokens, candidates = size
+    about = {"mode": mode, "tokens": tokens, "candidates": candidates}
+    return {**about, **{key: median([run[key] for run in runs]) for key in runs[0]}, "runs": runs}
 
 
 def _print(results: list[dict[str, Any]], plan: Plan) -> None:
-    about = machine()
     idle = {r["mode"]: r["p50_ms"] for r in results if r["tokens"] == 0}
     rows = [
         [
             r["mode"],
             r["tokens"] or "idle",
+            r["candidates"] if r["tokens"] else "",
             f"{r['p50_ms']:.2f}",
             f"{r['p99_ms']:.2f}",
             f"{r['p50_ms'] / idle[r['mode']]:.1f}",
@@ -84,25 +94,45 @@ def _print(results: list[dict[str, Any]], plan: Plan) -> None:
         for r in results
     ]
     print_table(
-        f"probe: {plan.candidates} candidates, medians of {plan.runs} x {plan.seconds:g} s,"
-        f" {about['cores']} cores, Python {about['python']}",
-        ["mode", "tokens", "p50 ms", "p99 ms", "p50/idle", "p99/idle", "derenders/s", "of the floor"],
+        f"probe: one client, medians of {plan.runs} x {plan.seconds:g} s",
+        [
+            "mode",
+            "tokens",
+            "candidates",
+            "p50 ms",
+            "p99 ms",
+            "p50/idle",
+            "p99/idle",
+            "derenders/s",
+            "of the floor",
+        ],
         rows,
     )
 
 
+def _draw(file: Path, results: list[dict[str, Any]]) -> None:
+    most = max(r["candidates"] for r in results)
+    panels: dict[str, dict[str, tuple[list[float], list[float]]]] = {}
+    for key in ("p50_ms", "p99_ms"):
+        panel = panels.setdefault(f"probe {key[:3]}, {most} candidates", {})
+        for r in results:
+            if r["candidates"] == most or not r["tokens"]:
+                xs, ys = panel.setdefault(r["mode"], ([], []))
+                xs.append(r["tokens"])
+                ys.append(r[key])
+    lines(file, panels, "tokens per derender (0: idle)", "milliseconds")
+
+
 def _measure(url: str, body: bytes | None, seconds: float) -> dict[str, float]:
-    context = multiprocessing.get_context("spawn")
-    ours, theirs = context.Pipe()
-    load = context.Process(target=_load, args=(url, body, seconds + 0.5, theirs), daemon=True)
-    if body is not None:
-        load.start()
-        ours.recv()
-    latencies = _probe_elsewhere(context, url, seconds)
     rate = 0.0
-    if body is not None:
-        rate = ours.recv()
-        load.join()
+    if body is None:
+        with probing(url) as latencies:
+            time.sleep(seconds)
+    else:
+        load = Load(_PATH, partial(_always, body=body), clients=1, repeats=True)
+        with loading(url, load) as rates, probing(url) as latencies:
+            time.sleep(seconds)
+        rate = rates[0].per_s
     return {
         "p50_ms": percentile(latencies, 0.50) * 1000,
         "p99_ms": percentile(latencies, 0.99) * 1000,
@@ -110,41 +140,5 @@ def _measure(url: str, body: bytes | None, seconds: float) -> dict[str, float]:
     }
 
 
-def _load(url: str, body: bytes, seconds: float, pipe: Pipe) -> None:
-    request = request_bytes("POST", "/v1/chat/completions/derender", body)
-    with Connection(url) as connection:
-        for _ in range(_WARM_UPS):
-            status, answer = connection.exchange(request)
-            assert status == 200, answer[:300]
-        pipe.send("warm")
-        began = time.perf_counter()
-        n = 0
-        while time.perf_counter() < began + seconds:
-            connection.exchange(request)
-            n += 1
-        pipe.send(n / (time.perf_counter() - began))
-
-
-def _probe_elsewhere(context: Any, url: str, seconds: float) -> list[float]:
-    ours, theirs = context.Pipe()
-    prober = context.Process(target=_probe, args=(url, seconds, theirs), daemon=True)
-    prober.start()
-    latencies: list[float] = ours.recv()
-    prober.join()
-    return latencies
-
-
-def _probe(url: str, seconds: float, pipe: Pipe) -> None:
-    request = request_bytes("GET", "/health")
-    latencies = []
-    with Connection(url) as connection:
-        connection.exchange(request)
-        ends = time.perf_counter() + seconds
-        due = time.perf_counter()
-        while due < ends:
-            time.sleep(max(due - time.perf_counter(), 0))
-            began = time.perf_counter()
-            connection.exchange(request)
-            latencies.append(time.perf_counter() - began)
-            due = max(due + _INTERVAL_S, time.perf_counter())
-    pipe.send(latencies)
+def _always(client: int, *, body: bytes) -> list[bytes]:
+    return [body] * 8

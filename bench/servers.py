@@ -8,9 +8,41 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["served"]
+__all__ = ["Server", "serve_command", "served", "started"]
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """A running server."""
+
+    url: str
+    pid: int
+
+
+def serve_command(model: str | Path, *options: str) -> list[str]:
+    """Return the command of our own server, on a free port."""
+    command = [sys.executable, "-m", "app", "serve", "--model", str(model), "--port", "0"]
+    return [*command, "--log-level", "warning", *options]
+
+
+@contextmanager
+def started(command: list[str]) -> Iterator[Server]:
+    """Yield a server that says ``Ready: URL``; it ends with the block."""
+    # What is set for other servers would be measured as if it were the default.
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("TRIO_RENDER_")}
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
+    try:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        if not line.startswith("Ready: "):
+            raise RuntimeError(f"{' '.join(command)} did not start")
+        yield Server(line.split()[1], process.pid)
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.wait(timeout=60)
 
 
 @contextmanager
@@ -26,15 +58,6 @@ def served(mode: str, model: Path, options: tuple[str, ...] = ()) -> Iterator[st
     elif mode == "empty":
         command = [sys.executable, "-m", "bench.empty_server", *options]
     else:
-        command = [sys.executable, "-m", "app", "serve", "--model", str(model), "--port", "0"]
-        command += ["--offload", mode, "--log-level", "warning", *options]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={**os.environ})
-    try:
-        assert process.stdout is not None
-        line = process.stdout.readline()
-        if not line.startswith("Ready: "):
-            raise RuntimeError(f"the server ({mode}) did not start")
-        yield line.split()[1]
-    finally:
-        process.send_signal(signal.SIGTERM)
-        process.wait(timeout=60)
+        command = serve_command(model, "--offload", mode, *options)
+    with started(command) as server:
+        yield server.url

@@ -7,10 +7,11 @@ import selectors
 import socket
 import struct
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
-from urllib.parse import urlsplit
+
+from .http_client import connected
 
 __all__ = ["Figures", "HttpStream", "SocketStream", "StreamClient", "chunk_json", "drive"]
 
@@ -47,7 +48,7 @@ class HttpStream:
     """A stream over the per-chunk endpoint; ``state`` is carried from answer to request."""
 
     def __init__(self, url: str, path: str, request: bytes, *, sample_state: bytes = b"") -> None:
-        self.sock = _connected(url)
+        self.sock = connected(url)
         self._path = path.encode()
         self._request = request
         self._state = self._sample = sample_state
@@ -75,7 +76,7 @@ class SocketStream:
     """A stream over a WebSocket. The masking key is zero, which changes nothing."""
 
     def __init__(self, url: str, path: str, request: bytes) -> None:
-        self.sock = _connected(url)
+        self.sock = connected(url)
         head = f"GET {path} HTTP/1.1\r\nHost: bench\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
         head += "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"
         self.sock.sendall(head.encode())
@@ -91,24 +92,30 @@ class SocketStream:
         return b"\x81\xfe%b\0\0\0\0%b" % (struct.pack(">H", len(chunk)), chunk)
 
     def is_answered(self, data: bytearray) -> bool:
+        length = self.answer_length(data)
+        return length is not None and len(data) >= length
+
+    def answer_length(self, data: bytearray) -> int | None:
+        """Return how long the answer is that ``data`` begins with, if that can be seen yet."""
         if len(data) < 4:
-            return False
+            return None
         assert data[0] == 0x81, bytes(data)
-        length, start = data[1], 2
-        if length == 126:
-            length, start = struct.unpack(">H", data[2:4])[0], 4
-        return len(data) >= start + length
+        if data[1] == 126:
+            return 4 + int(struct.unpack(">H", data[2:4])[0])
+        return 2 + data[1]
 
 
-def drive(clients: Sequence[StreamClient], chunks: Callable[[int], Sequence[bytes]]) -> Figures:
+def drive(clients: Sequence[StreamClient], chunks: Callable[[int], Iterable[bytes]]) -> Figures:
     """Send every client its chunks, each when the one before is answered, all clients side by side."""
     latencies: list[float] = []
     with selectors.DefaultSelector() as selector:
         began = time.perf_counter()
         for n, client in enumerate(clients):
             stream = _Running(client, chunks(n))
-            selector.register(client.sock, selectors.EVENT_READ, stream)
-            stream.send_next()
+            if stream.send_next():
+                selector.register(client.sock, selectors.EVENT_READ, stream)
+            else:
+                client.sock.close()
         while selector.get_map():
             for key, _ in selector.select():
                 running: _Running = key.data
@@ -120,7 +127,7 @@ def drive(clients: Sequence[StreamClient], chunks: Callable[[int], Sequence[byte
 
 
 class _Running:
-    def __init__(self, client: StreamClient, chunks: Sequence[bytes]) -> None:
+    def __init__(self, client: StreamClient, chunks: Iterable[bytes]) -> None:
         self.client = client
         self._left = iter(chunks)
         self._data = bytearray()
@@ -145,10 +152,3 @@ class _Running:
         latencies.append(time.perf_counter() - self._sent)
         self._data.clear()
         return True
-
-
-def _connected(url: str) -> socket.socket:
-    parts = urlsplit(url)
-    sock = socket.create_connection((parts.hostname or "", parts.port or 80), timeout=120)
-    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    return sock

@@ -10,6 +10,7 @@ from pathlib import Path
 from .errors import ModelLoadError
 from .model.fragments import FragmentCache
 from .model.loading import Model, open_model
+from .model.tokenizer import SEGMENT_CACHE_BYTES
 from .parsing.selection import resolve_parsers
 from .policy import Policy
 
@@ -61,6 +62,7 @@ def open_workspace(
     policy: Policy | None = None,
     max_model_len: int | None = None,
     chat_template: str | None = None,
+    segment_cache_bytes: int = SEGMENT_CACHE_BYTES,
 ) -> Workspace:
     """Open a model and return a workspace for it; arguments as for `open_model`. Blocks.
 
@@ -69,5 +71,10 @@ def open_workspace(
     Raises:
         ModelLoadError: see `open_model`.
     """
-    model = open_model(source, max_model_len=max_model_len, chat_template=chat_template)
+    model = open_model(
+        source,
+        max_model_len=max_model_len,
+        chat_template=chat_template,
+        segment_cache_bytes=segment_cache_bytes,
+    )
     return workspace_of(model, policy)

@@ -234,7 +234,7 @@ def test_the_options_and_their_defaults_are_those_of_the_server() -> None:
     context = serve.make_context("serve", ["--model", "m"])
     for option, shown in listed.items():
         param = OPTIONS[option]
-        default = context.params[param.name or ""]
+        default = context.params.get(param.name or "")
         match codes(shown):
             case [code] if code != "--model":
                 assert param.type_cast_value(context, code) == default, option
@@ -243,8 +243,13 @@ def test_the_options_and_their_defaults_are_those_of_the_server() -> None:
 
 
 @pytest.mark.parametrize("option", OPTIONS)
-def test_every_option_is_an_environment_variable(option: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_option_is_an_environment_variable(
+    option: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    limits = tmp_path / "limits.json"
+    limits.write_text("{}")
     values: dict[str, Any] = {
+        "--limits-from": str(limits),
         "--enable-auto-tool-choice": "1",
         "--enable-prompt-embeds": "1",
         "--engine": "none",

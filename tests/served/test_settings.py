@@ -29,6 +29,7 @@ OPTIONS: dict[str, tuple[str, str, object]] = {
     "tool_call_parser": ("--tool-call-parser", "auto", "auto"),
     "enable_auto_tool_choice": ("--enable-auto-tool-choice", "true", True),
     "enable_prompt_embeds": ("--enable-prompt-embeds", "true", True),
+    "segment_cache": ("--segment-cache", "2M", 2 * 1024**2),
     "workers": ("--workers", "2", 2),
     "offload": ("--offload", "process", "process"),
     "processes": ("--processes", "3", 3),
@@ -75,7 +76,9 @@ def test_help_shows_every_setting() -> None:
     assert (top.returncode, serve_help.returncode) == (0, 0)
     assert "serve" in top.stdout
     shown = re.findall(r"^  (--[a-z-]+)", serve_help.stdout, re.MULTILINE)
-    assert sorted(shown) == sorted([*(option for option, _, _ in OPTIONS.values()), "--help"])
+    assert sorted(shown) == sorted(
+        [*(option for option, _, _ in OPTIONS.values()), "--limits-from", "--help"]
+    )
 
 
 @pytest.mark.parametrize("name", OPTIONS)
@@ -116,6 +119,7 @@ def test_the_environment_reaches_a_server(model_folders: Path, log: Path) -> Non
         (("--limit-derender", "-1"), "--limit-derender must be at least 1"),
         (("--max-body", "0"), "--max-body must be at least 1"),
         (("--max-body", "10X"), "--max-body"),
+        (("--segment-cache", "-1"), "--segment-cache"),
         (("--body-timeout", "0"), "--body-timeout must be above 0"),
         (("--body-timeout", "nan"), "--body-timeout must be above 0"),
         (("--graceful-timeout", "-1"), "--graceful-timeout must be at least 0"),

@@ -16,7 +16,7 @@ from typing import Any
 
 from ..errors import InvalidRequest, ModelLoadError
 from .chat_template import ChatTemplate
-from .tokenizer import Tokenizer
+from .tokenizer import SEGMENT_CACHE_BYTES, Tokenizer
 
 __all__ = ["DEMO", "Model", "open_model", "weights_of"]
 
@@ -80,7 +80,11 @@ class _Parts:
 
 
 def open_model(
-    source: str | Path, *, max_model_len: int | None = None, chat_template: str | Path | None = None
+    source: str | Path,
+    *,
+    max_model_len: int | None = None,
+    chat_template: str | Path | None = None,
+    segment_cache_bytes: int = SEGMENT_CACHE_BYTES,
 ) -> Model:
     """Open ``source`` and return its `Model`. Blocks: it reads files, up to seconds for large vocabularies.
 
@@ -88,6 +92,7 @@ def open_model(
         source: a directory, a ``.gguf`` file, a hub id, or ``"demo"``.
         max_model_len: context length in tokens; default: what the config says.
         chat_template: a template's file, or its text, instead of the model's own.
+        segment_cache_bytes: bound of the cache of encoded segments; see `Tokenizer`.
 
     Raises:
         ModelLoadError: there is nothing to open at ``source``, or it is of an unsupported kind.
@@ -99,6 +104,7 @@ def open_model(
         parts.tokenizer_json,
         [*special_tokens.values(), *_extra_special(parts.tokenizer_config)],
         int(config.get("vocab_size") or 0),
+        segment_cache_bytes,
     )
     length = max_model_len if max_model_len is not None else _context_length(config)
     if length < 1:

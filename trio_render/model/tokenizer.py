@@ -11,6 +11,7 @@ import json
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from typing import Any, cast
 
 import fastokens
@@ -20,7 +21,10 @@ from ..errors import InvalidRequest, ModelLoadError
 from .text_bound import TextBound
 from .token_table import TokenTable, decoder_rules
 
-__all__ = ["Tokenizer"]
+__all__ = ["SEGMENT_CACHE_BYTES", "SegmentCacheStatistics", "Tokenizer"]
+
+SEGMENT_CACHE_BYTES = 32 * 1024 * 1024
+"""Default bound of the cache: some 13,000 segments of a conversation, its text and ids."""
 
 _HARD_TEXTS = (
     "",
@@ -46,11 +50,28 @@ _HARD_TEXTS = (
 )
 
 
+@dataclass(frozen=True, slots=True)
+class SegmentCacheStatistics:
+    """The segment cache: look-ups since the start, the bytes of text they were for, and what it holds now."""
+
+    hits: int
+    misses: int
+    hit_bytes: int
+    miss_bytes: int
+    entries: int
+    bytes: int
+    max_bytes: int
+
+
 class Tokenizer:
     """An immutable tokenizer, safe to use from many threads.
 
     Encodes with ``fastokens`` where it supports the tokenizer and agrees with ``tokenizers`` on a set of
     hard texts, checked here at load; otherwise, and for offsets, with ``tokenizers``.
+
+    The text between added tokens is encoded apart from theirs, so what it became can be used again: the next
+    turn of a conversation costs its new text, and a copy of the ids. ``fastokens`` keeps such segments up to
+    ``segment_cache_bytes``, for all threads; 0: none.
 
     Attributes:
         table: id -> bytes.
@@ -59,7 +80,13 @@ class Tokenizer:
         added_tokens: texts of the tokens that the vocabulary was extended by.
     """
 
-    def __init__(self, tokenizer_json: str, extra_special: Sequence[str], vocab_size: int) -> None:
+    def __init__(
+        self,
+        tokenizer_json: str,
+        extra_special: Sequence[str],
+        vocab_size: int,
+        segment_cache_bytes: int = SEGMENT_CACHE_BYTES,
+    ) -> None:
         with _opening_fast(tokenizer_json) as opened:
             exact = _opened_exact(tokenizer_json)
             spec = _spec_without_vocabulary(exact)
@@ -80,11 +107,20 @@ class Tokenizer:
             self._prefix, self._suffix = _template_ids(exact)
         self.added_tokens = tuple(token.content for token in added.values())
         self._fast = opened[0] if opened and _agree(opened[0], exact, self.added_tokens) else None
+        if self._fast is not None:
+            # After the comparison, and always: the environment may have turned one on.
+            self._fast.enable_segment_cache(segment_cache_bytes)
 
     @property
     def encoder(self) -> str:
         """Name of the package that encodes: ``fastokens`` or ``tokenizers``."""
         return "tokenizers" if self._fast is None else "fastokens"
+
+    @property
+    def segment_cache(self) -> SegmentCacheStatistics | None:
+        """What the segment cache has done; ``None`` where there is none."""
+        found = None if self._fast is None else self._fast.segment_cache_stats()
+        return None if found is None else SegmentCacheStatistics(**found)
 
     def token_to_id(self, piece: str) -> int | None:
         """Return the id of a vocabulary piece, or ``None``."""
