@@ -43,9 +43,9 @@ def build_app(services: Services | None) -> QuartTrio:
 
 def _add_routes(app: QuartTrio, services: Services) -> None:
     for family in (render, derender, tokenize, status):
-        app.register_blueprint(family.blueprint(services))
+        family.add_routes(app, services)
     if services.frontend is not None:
-        app.register_blueprint(completions.blueprint(services, services.frontend))
+        completions.add_routes(app, services, services.frontend)
 
     @app.after_request
     async def count(response: Response) -> Response:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from http import HTTPStatus
@@ -65,13 +66,15 @@ async def _answer_messages(services: Services, open_stream: OpenStream) -> None:
         raise BodyTimeout(f"The first message did not arrive within {settings.body_timeout_s:g} s.")
     services.offloader.check_admission("derender")
     async with open_stream(first) as stream:
-        while True:
-            body = _body(await receive(), settings.max_message)
-            with trio.move_on_after(settings.request_timeout_s) as scope:
+        # One scope for all steps, with a deadline while one runs: a scope costs more than a deadline.
+        with trio.CancelScope() as scope:
+            while True:
+                body = _body(await receive(), settings.max_message)
+                scope.deadline = trio.current_time() + settings.request_timeout_s
                 answer = await stream.step(body)
-            if scope.cancelled_caught:
-                raise DeadlineExceeded(f"The chunk was not done within {settings.request_timeout_s:g} s.")
-            await send(answer.decode())
+                scope.deadline = math.inf
+                await send(answer.decode())
+        raise DeadlineExceeded(f"The chunk was not done within {settings.request_timeout_s:g} s.")
 
 
 def _body(message: str | bytes | None, limit: int) -> Body:

@@ -2,30 +2,27 @@
 
 from __future__ import annotations
 
-from quart import Blueprint, Response, request
+from quart import Quart, Response, request
 
 from trio_render import Frontend
 
 from ..answering import answer_started
 from ..services import Services
 
-__all__ = ["blueprint"]
+__all__ = ["add_routes"]
 
 
-def blueprint(services: Services, frontend: Frontend) -> Blueprint:
-    """Return the routes that need an engine."""
-    routes = Blueprint("completions", __name__)
+def add_routes(app: Quart, services: Services, frontend: Frontend) -> None:
+    """Add the routes that need an engine."""
 
-    @routes.post("/v1/chat/completions")
+    @app.post("/v1/chat/completions")
     async def chat() -> Response:
         return await answer_started(services, frontend.start_chat, request.headers.get("X-Request-Id"))
 
-    @routes.post("/v1/completions")
+    @app.post("/v1/completions")
     async def completion() -> Response:
         return await answer_started(services, frontend.start_completion, request.headers.get("X-Request-Id"))
 
-    @routes.post("/inference/v1/generate")
+    @app.post("/inference/v1/generate")
     async def generate() -> Response:
         return await answer_started(services, frontend.start_tokens, request.headers.get("X-Request-Id"))
-
-    return routes

@@ -2,36 +2,33 @@
 
 from __future__ import annotations
 
-from quart import Blueprint, Response
+from quart import Quart, Response
 
 from ..answering import answer_json
 from ..services import Services
 from ..stream_socket import converse
 
-__all__ = ["blueprint"]
+__all__ = ["add_routes"]
 
 _CHAT = "/v1/chat/completions/derender"
 _COMPLETION = "/v1/completions/derender"
 
 
-def blueprint(services: Services) -> Blueprint:
-    """Return the derender routes."""
-    routes = Blueprint("derender", __name__)
+def add_routes(app: Quart, services: Services) -> None:
+    """Add the derender routes."""
 
-    @routes.post(_CHAT)
-    async def chat() -> Response:
+    @app.post(_CHAT)
+    async def derender_chat() -> Response:
         return await answer_json(services, services.derenderer.chat_json)
 
-    @routes.websocket(_CHAT)
-    async def chat_stream() -> None:
+    @app.websocket(_CHAT)
+    async def derender_chat_stream() -> None:
         await converse(services, _CHAT, services.derenderer.open_chat_stream_json)
 
-    @routes.post(_COMPLETION)
-    async def completion() -> Response:
+    @app.post(_COMPLETION)
+    async def derender_completion() -> Response:
         return await answer_json(services, services.derenderer.completion_json)
 
-    @routes.websocket(_COMPLETION)
-    async def completion_stream() -> None:
+    @app.websocket(_COMPLETION)
+    async def derender_completion_stream() -> None:
         await converse(services, _COMPLETION, services.derenderer.open_completion_stream_json)
-
-    return routes

@@ -6,7 +6,7 @@ from http import HTTPStatus
 from importlib.metadata import version
 
 import trio
-from quart import Blueprint, Response
+from quart import Quart, Response
 
 from trio_render.protocol.decoding import encode
 from trio_render.protocol.tokenize import ModelCard, ModelList
@@ -16,12 +16,11 @@ from ..metrics import CONTENT_TYPE
 from ..openapi import openapi_document
 from ..services import Services
 
-__all__ = ["blueprint"]
+__all__ = ["add_routes"]
 
 
-def blueprint(services: Services) -> Blueprint:
-    """Return the status routes. Their answers are made once."""
-    routes = Blueprint("status", __name__)
+def add_routes(app: Quart, services: Services) -> None:
+    """Add the status routes. Their answers are made once."""
     own_version = version("trio-render")
     with_engine = services.frontend is not None
     models = encode(_models(services))
@@ -29,33 +28,33 @@ def blueprint(services: Services) -> Blueprint:
     about = encode({"version": own_version})
 
     # GET is answered in app.early; here is HEAD, and what a 405 names.
-    @routes.get("/health")
+    @app.get("/health")
     async def health() -> Response:
         return Response(ALIVE.body, ALIVE.status, dict(ALIVE.headers))
 
-    @routes.route("/ping", methods=["GET", "POST"])
+    @app.route("/ping", methods=["GET", "POST"])
     async def ping() -> Response:
         return Response(ALIVE.body, ALIVE.status, dict(ALIVE.headers))
 
-    @routes.get("/ready")
+    @app.get("/ready")
     async def ready() -> Response:
         phase = "ready" if services.frontend is None else services.frontend.engine.phase
         status = HTTPStatus.OK if phase == "ready" else HTTPStatus.SERVICE_UNAVAILABLE
         return Response(encode({"phase": phase}), status, content_type="application/json")
 
-    @routes.get("/metrics")
+    @app.get("/metrics")
     async def metrics() -> Response:
         return Response(services.metrics.text(), content_type=CONTENT_TYPE)
 
-    @routes.get("/version")
+    @app.get("/version")
     async def version_() -> Response:
         return Response(about, content_type="application/json")
 
-    @routes.get("/v1/models")
+    @app.get("/v1/models")
     async def list_models() -> Response:
         return Response(models, content_type="application/json")
 
-    @routes.get("/openapi.json")
+    @app.get("/openapi.json")
     async def openapi() -> Response:
         # Some 25 ms of work that most servers are never asked for.
         nonlocal document
@@ -64,8 +63,6 @@ def blueprint(services: Services) -> Blueprint:
                 lambda: encode(openapi_document(own_version, with_engine=with_engine))
             )
         return Response(document, content_type="application/json")
-
-    return routes
 
 
 def _models(services: Services) -> ModelList:

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from quart import Blueprint, Response
+from quart import Quart, Response
 
 from ..answering import answer_json
 from ..services import Services
 
-__all__ = ["blueprint"]
+__all__ = ["add_routes"]
 
 
-def blueprint(services: Services) -> Blueprint:
-    """Return the tokenize routes."""
-    routes = Blueprint("tokenize", __name__)
+def add_routes(app: Quart, services: Services) -> None:
+    """Add the tokenize routes."""
 
-    @routes.post("/tokenize")
+    @app.post("/tokenize")
     async def tokenize() -> Response:
         return await answer_json(services, services.renderer.tokenize_json)
 
-    @routes.post("/detokenize")
+    @app.post("/detokenize")
     async def detokenize() -> Response:
         return await answer_json(services, services.derenderer.detokenize_json)
-
-    return routes
