@@ -133,7 +133,7 @@ ENDLESS += "{% endfor %}{% endfor %}"
 
 @pytest.mark.parametrize(
     ("backend", "deadline_s", "statuses"),
-    [("thread", 30, {400}), ("thread", 1, {400, 504}), ("thread", 0.1, {504}), ("process", 1, {504})],
+    [("thread", 30, {400}), ("thread", 1, {400, 504}), ("thread", 0.1, {504}), ("process", 0.2, {504})],
 )
 def test_a_template_that_loops_for_ever(
     open_server: OpenServer, backend: str, deadline_s: float, statuses: set[int]
