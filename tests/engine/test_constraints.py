@@ -71,7 +71,7 @@ def triggered(*tags: dict[str, Any], **fields: Any) -> str:
 # ------------------------------------------------------------ what comes
 
 
-@pytest.mark.parametrize("schema", [SCHEMA, json.dumps(SCHEMA)])
+@pytest.mark.parametrize("schema", [pytest.param(SCHEMA, marks=pytest.mark.slow), json.dumps(SCHEMA)])
 def test_json_fits_its_schema(schema: Any) -> None:
     found = json.loads(constrained(json=schema))
     assert found["capital"] in ("Paris", "Rome")

@@ -85,7 +85,7 @@ async def test_leaving_after_some_events_hangs_up(events: int, per_send: int) ->
 
 
 async def test_breaking_out_of_the_loop_hangs_up() -> None:
-    for events in range(1, 21):
+    for events in (1, 2, 7, 19, 20):
         serve = Watched(20)
         async with opened(serve) as (engine, _):
             async with engine.generate(generate_request()) as chunks:

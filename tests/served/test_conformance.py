@@ -60,8 +60,7 @@ def parsers(settings: ServerSettings) -> list[str]:
 
 def over_a_socket(settings: ServerSettings, count: int) -> Any:
     """A large vocabulary takes long to open; what parsers make of it is compared without a server as well."""
-    has_parsers = settings.reasoning_parser is not None or settings.tool_parser is not None
-    marks = [pytest.mark.slow] if has_parsers else []
+    marks = [pytest.mark.slow] if settings.reasoning_parser or settings.tool_parser else []
     return pytest.param(settings, count, id=str(settings), marks=marks)
 
 

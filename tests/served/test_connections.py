@@ -6,6 +6,7 @@ import socket
 import time
 from pathlib import Path
 
+import pytest
 from served.long_work import derender_request
 from served.metrics import running, until
 from served.server import exchange, is_closed_by_peer, read_raw_reply, request_bytes, serve
@@ -15,6 +16,7 @@ KEEP_ALIVE_S = 8
 ORDER = range(1, 30)
 
 
+@pytest.mark.slow
 def test_idle_connections_are_closed_after_the_keep_alive_time(model_folders: Path, log: Path) -> None:
     with serve(model_folders / "smollm2", log=log) as server:
         idle = []
@@ -83,6 +85,7 @@ def test_a_client_that_never_reads_is_given_up(model_folders: Path, log: Path) -
             assert time.perf_counter() - began < 3
 
 
+@pytest.mark.slow
 def test_a_request_that_comes_in_time_is_answered_though_the_loop_is_late(
     model_folders: Path, log: Path
 ) -> None:

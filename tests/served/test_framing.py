@@ -66,7 +66,7 @@ def test_a_chunked_body_that_does_not_end(strict: Server) -> None:
     check_refused(strict, head + chunked(padded(50)), 408)
 
 
-@pytest.mark.parametrize("path", ["/nope", "/health"])
+@pytest.mark.parametrize("path", ["/nope", pytest.param("/health", marks=pytest.mark.slow)])
 def test_an_answer_without_reading_the_body(strict: Server, path: str) -> None:
     """Whoever answers early says that the connection ends, or keeps it fit for the next request."""
     with strict.raw() as connection:

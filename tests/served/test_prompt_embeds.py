@@ -34,7 +34,7 @@ def refusal(server: Server, embeds: object) -> str:
     return message
 
 
-@pytest.mark.parametrize("offload", ["auto", "process"])
+@pytest.mark.parametrize("offload", ["auto", pytest.param("process", marks=pytest.mark.slow)])
 def test_a_server_says_what_is_wrong_and_what_is_not(open_server: OpenServer, offload: str) -> None:
     server = open_server("smollm2", ON, "--offload", offload)
     large = base64_of(payloads.zip_file(numbers(8000, HIDDEN)))
