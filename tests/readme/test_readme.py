@@ -310,6 +310,9 @@ def test_worker_processes_are_as_many_as_said(model_folders: Path) -> None:
         assert said in " ".join(section("Operating").split())
         assert len(server.children()) + 1 == 4
         text = request("GET", f"{server.url}/metrics")[1].decode()
+    # What is counted where the work is, and can be seen from here only if that is in the server itself.
+    with serving("serve", "--model", model) as server:
+        text += request("GET", f"{server.url}/metrics")[1].decode()
     shown = set(re.findall(r"^# TYPE (\S+) ", text, re.MULTILINE))
     assert {code for cell, _ in table("Operating", 1) for code in codes(cell)} == shown
 

@@ -21,6 +21,9 @@ HEADER = struct.Struct(">QQ")
 """Length of the pickle, length of the raw bytes behind it."""
 
 
+_NICE = 15
+
+
 class WorkerFailure(Exception):
     """A job failed in a worker process with an error that can't travel. Its text is the traceback."""
 
@@ -32,6 +35,9 @@ def main() -> None:
     # Whatever else writes to stdout, C libraries included, must not end up between two answers.
     os.dup2(2, 1)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if hasattr(os, "nice"):
+        # Where cores are scarce the parent's event loop goes first: it has little to do, and many who wait.
+        os.nice(_NICE)
     path = _read(jobs)
     if path is None:
         return
