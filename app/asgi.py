@@ -7,7 +7,7 @@ timer or closed the connection. So a finished response would leave its connectio
 
 from __future__ import annotations
 
-from typing import Any, AnyStr
+from typing import Any
 
 import trio
 from hypercorn.typing import ASGIReceiveCallable, ASGISendCallable, ASGISendEvent
@@ -87,15 +87,12 @@ class HTTPConnection(TrioASGIHTTPConnection):
 
 
 class LeanWebsocket(TrioWebsocket):
-    """A WebSocket that is accepted once, and not anew with each message."""
+    """A WebSocket that is accepted once, and not anew with each message. A message of nothing is ``None``."""
 
-    async def receive(self) -> Any:
-        """Return the next message; ``None`` for one of nothing."""
-        return await self._receive()
-
-    async def send(self, data: AnyStr) -> None:  # type: ignore[override]  # as Quart-Trio's
-        """Send a message."""
-        await self._send(data)
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.receive = self._receive  # type: ignore[method-assign]
+        self.send = self._send  # type: ignore[method-assign]
 
 
 class WebsocketConnection(TrioASGIWebsocketConnection):

@@ -57,11 +57,11 @@ async def converse(services: Services, route: str, open_stream: OpenStream) -> N
 
 async def _answer_messages(services: Services, open_stream: OpenStream) -> None:
     settings = services.settings
-    # Looked up in the context once, not for each message.
-    receive, send = websocket.receive, websocket.send
+    # Looked up once, not for each message.
+    receive, send, limit = websocket.receive, websocket.send, settings.max_message
     first = None
     with trio.move_on_after(settings.body_timeout_s):
-        first = _body(await receive(), settings.max_message)
+        first = _body(await receive(), limit)
     if first is None:
         raise BodyTimeout(f"The first message did not arrive within {settings.body_timeout_s:g} s.")
     services.offloader.check_admission("derender")
@@ -69,7 +69,7 @@ async def _answer_messages(services: Services, open_stream: OpenStream) -> None:
         # One scope for all steps, with a deadline while one runs: a scope costs more than a deadline.
         with trio.CancelScope() as scope:
             while True:
-                body = _body(await receive(), settings.max_message)
+                body = _body(await receive(), limit)
                 scope.deadline = trio.current_time() + settings.request_timeout_s
                 answer = await stream.step(body)
                 scope.deadline = math.inf

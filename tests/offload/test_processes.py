@@ -55,6 +55,12 @@ async def test_all_processes_and_a_spare_are_warm_from_the_start() -> None:
         assert (now.idle, now.total, now.killed, now.died) == (3, 3, 0, 0)
 
 
+async def test_processes_let_the_event_loop_go_first() -> None:
+    async with offloading() as offloader:
+        pid = await offloader.run(PID, ())
+        assert os.getpriority(os.PRIO_PROCESS, pid) > os.getpriority(os.PRIO_PROCESS, 0)
+
+
 async def test_no_process_outlives_the_offloader() -> None:
     async with offloading(2) as offloader:
         pids = {await offloader.run(PID, ()) for _ in range(6)}
