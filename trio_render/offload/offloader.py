@@ -31,7 +31,7 @@ Backend = Literal["auto", "thread", "process", "inline"]
 _GUESSED_RUN_S = 0.01
 _MAX_RETRY_AFTER_S = 3.0
 """Servers close a connection that is idle for longer than a few seconds, and who waits is idle."""
-_COME_ROUND_S = 0.0005
+_COME_ROUND_S = 0.001
 
 
 @dataclass(frozen=True, slots=True)
