@@ -95,7 +95,8 @@ async def _give(
         # hypercorn finishes no response while more of its request's body waits for us than it may keep.
         drained = trio.Event()
         nursery.start_soon(_drain, body, drained)
-        await _start(answer.closing(), send)
+        await send(answer.closing().head)
+        await send({"type": "http.response.body", "body": answer.body, "more_body": True})
         # Closed while the client still sends, the connection would be reset, and the answer lost.
         with trio.move_on_after(_LINGER_S):
             await drained.wait()
@@ -117,18 +118,5 @@ async def _drain(body: _Body, drained: trio.Event) -> None:
 
 
 async def _send(answer: Answer, send: ASGISendCallable) -> None:
-    await _start(answer, send)
-    await send({"type": "http.response.body", "body": b"", "more_body": False})
-
-
-async def _start(answer: Answer, send: ASGISendCallable) -> None:
-    """Send all of an answer but its end."""
-    headers = {**answer.headers, "content-length": str(len(answer.body))}
-    await send(
-        {
-            "type": "http.response.start",
-            "status": answer.status,
-            "headers": [(name.encode(), value.encode()) for name, value in headers.items()],
-        }
-    )
-    await send({"type": "http.response.body", "body": answer.body, "more_body": True})
+    await send(answer.head)
+    await send({"type": "http.response.body", "body": answer.body, "more_body": False})

@@ -9,6 +9,7 @@ from http import HTTPStatus
 from typing import Any, Self
 
 import msgspec
+from hypercorn.typing import HTTPResponseStartEvent
 from quart import Quart, Response
 from werkzeug.exceptions import HTTPException
 
@@ -73,6 +74,16 @@ class Answer:
     status: int
     headers: Mapping[str, str]
     body: bytes
+
+    @property
+    def head(self) -> HTTPResponseStartEvent:
+        """What begins it, its length included, for who sends it without Quart."""
+        headers = {**self.headers, "content-length": str(len(self.body))}
+        return {
+            "type": "http.response.start",
+            "status": self.status,
+            "headers": [(name.encode(), value.encode()) for name, value in headers.items()],
+        }
 
     def closing(self) -> Self:
         """Return the same answer as the last one on its connection."""

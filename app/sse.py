@@ -89,7 +89,9 @@ class EventStream(TrioResponse):
             answer = _answer_to(error)
             if not self._started:
                 self._count(answer.status)
-                await _send_whole(answer, send, finishing)
+                await send(answer.head)
+                finishing()
+                await send({"type": "http.response.body", "body": answer.body, "more_body": False})
                 return
             tail = error_event(answer.body) + DONE
         else:
@@ -140,16 +142,3 @@ def _answer_to(error: Exception) -> Answer:
     status = HTTPStatus.INTERNAL_SERVER_ERROR
     body = error_body(status, "InternalServerError", "The server failed.")
     return Answer(status, {"content-type": "application/json"}, body)
-
-
-async def _send_whole(answer: Answer, send: ASGISendCallable, finishing: Callable[[], None]) -> None:
-    headers = {**answer.headers, "content-length": str(len(answer.body))}
-    await send(
-        {
-            "type": "http.response.start",
-            "status": answer.status,
-            "headers": [(name.encode(), value.encode()) for name, value in headers.items()],
-        }
-    )
-    finishing()
-    await send({"type": "http.response.body", "body": answer.body, "more_body": False})

@@ -30,6 +30,7 @@ from ..protocol.stream import (
     CompletionChunkChoice,
     GenerateChunk,
 )
+from ..protocol.usage import counts_always, counts_at_end, token_counts
 from ..streams import DerenderStream
 from .stream import AnswerStream, Send, open_answer
 
@@ -127,7 +128,7 @@ class Started(ABC, Generic[R, C]):
             return await self._stream_prompt(place, send)
 
         counts = await fan_out(one_prompt, range(len(self._prompts)), self._engine.in_flight)
-        if self._includes_usage:
+        if counts_at_end(self.request.stream_options):
             await send(self._chunk([], self._usage(self._prompts, sum(counts))))
 
     async def _stream_prompt(self, place: int, send: Send[C]) -> int:
@@ -146,7 +147,7 @@ class Started(ABC, Generic[R, C]):
                     parts = await self._parts(prompt, chunk, list(answer.choices), progress)
                 progress.shown.update(choice.index for choice in answer.choices)
                 usage = None
-                if self._counts_always:
+                if counts_always(self.request.stream_options):
                     usage = self._usage([prompt], progress.n_tokens)
                 for choices in parts:
                     shown = [
@@ -168,23 +169,8 @@ class Started(ABC, Generic[R, C]):
         prompt_ids = prompt.generate.token_ids if wanted else None
         return replace(chunk, request_id=self.id, usage=None, prompt_token_ids=prompt_ids)
 
-    @property
-    def _includes_usage(self) -> bool:
-        options = self.request.stream_options
-        return options is not None and bool(options.include_usage)
-
-    @property
-    def _counts_always(self) -> bool:
-        options = self.request.stream_options
-        return self._includes_usage and options is not None and bool(options.continuous_usage_stats)
-
     def _usage(self, prompts: list[Prompt], n_tokens: int) -> dict[str, Any]:
-        n_prompt = sum(prompt.n_tokens for prompt in prompts)
-        return {
-            "prompt_tokens": n_prompt,
-            "completion_tokens": n_tokens,
-            "total_tokens": n_prompt + n_tokens,
-        }
+        return token_counts(sum(prompt.n_tokens for prompt in prompts), n_tokens)
 
     async def _responses(self) -> list[GenerateResponse]:
         return await fan_out(self._response, self._prompts, self._engine.in_flight)

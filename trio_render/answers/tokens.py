@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import AbstractAsyncContextManager
-from typing import Any, final
+from typing import final
 
 from msgspec.structs import replace
 
@@ -12,6 +12,7 @@ from ..engine.wire import Collected
 from ..protocol.decoding import encode
 from ..protocol.generate import GenerateRequest, GenerateResponse
 from ..protocol.stream import GenerateChunk
+from ..protocol.usage import counts_always, counts_at_end, token_counts
 from .stream import AnswerStream, Send, open_answer
 
 __all__ = ["StartedTokens"]
@@ -48,24 +49,15 @@ class StartedTokens:
 
     async def _produce(self, send: Send[GenerateChunk]) -> None:
         options = self.request.stream_options
-        includes_usage = options is not None and bool(options.include_usage)
-        counts_always = includes_usage and bool(options and options.continuous_usage_stats)
-        n_tokens = 0
+        with_each = counts_always(options)
+        n_prompt, n_tokens = len(self.request.token_ids), 0
         async with self._engine.generate(self.request) as chunks:
             async for chunk in chunks:
                 n_tokens += sum(len(choice.token_ids or ()) for choice in chunk.choices)
                 if not chunk.choices:
                     continue  # The engine's own count; ours comes last.
-                usage = self._usage(n_tokens) if counts_always else None
+                usage = token_counts(n_prompt, n_tokens) if with_each else None
                 await send(replace(chunk, request_id=self.request.request_id, usage=usage))
-        if includes_usage:
-            usage = self._usage(n_tokens)
+        if counts_at_end(options):
+            usage = token_counts(n_prompt, n_tokens)
             await send(GenerateChunk(request_id=self.request.request_id, choices=[], usage=usage))
-
-    def _usage(self, n_tokens: int) -> dict[str, Any]:
-        n_prompt = len(self.request.token_ids)
-        return {
-            "prompt_tokens": n_prompt,
-            "completion_tokens": n_tokens,
-            "total_tokens": n_prompt + n_tokens,
-        }

@@ -8,6 +8,7 @@ from typing import Any
 from ..errors import MalformedRequest
 from ..protocol.decoding import INT64_MAX
 from ..protocol.generate import GenerateResponse
+from ..protocol.usage import token_counts
 
 __all__ = ["streamed_usage", "usage"]
 
@@ -15,11 +16,7 @@ __all__ = ["streamed_usage", "usage"]
 def usage(prompt_tokens: int, responses: Iterable[GenerateResponse]) -> dict[str, Any]:
     """Return OpenAI's ``usage``. The prompt's count is the caller's: an engine's own is not looked at."""
     completion = sum(len(choice.token_ids or ()) for response in responses for choice in response.choices)
-    return {
-        "prompt_tokens": prompt_tokens,
-        "completion_tokens": completion,
-        "total_tokens": prompt_tokens + completion,
-    }
+    return token_counts(prompt_tokens, completion)
 
 
 def streamed_usage(given: dict[str, Any] | None, prompt_tokens: int | None) -> dict[str, Any] | None:
@@ -32,12 +29,7 @@ def streamed_usage(given: dict[str, Any] | None, prompt_tokens: int | None) -> d
         return None
     prompt = _count(given, "prompt_tokens") if prompt_tokens is None else prompt_tokens
     completion = _count(given, "completion_tokens")
-    counts = {
-        "prompt_tokens": prompt,
-        "completion_tokens": completion,
-        "total_tokens": prompt + completion,
-    }
-    return {**given, **counts}
+    return {**given, **token_counts(prompt, completion)}
 
 
 def _count(given: dict[str, Any], name: str) -> int:

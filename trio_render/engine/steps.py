@@ -10,6 +10,7 @@ from ..model.loading import Model
 from ..protocol.generate import GenerateRequest
 from ..protocol.logprobs import GenerateLogprobs, TokenLogprob
 from ..protocol.stream import ChunkChoice, GenerateChunk
+from ..protocol.usage import counts_always, counts_at_end, token_counts
 from .constraints import Constraint
 from .logprobs import PromptPlace, StepLogprobs
 from .text_watch import TextWatch
@@ -110,15 +111,13 @@ class Steps:
         checkpoint: Callable[[], None],
         tell: Callable[[GenerateChunk], None],
     ) -> None:
-        options = request.stream_options
         self._request = request
         self._rows = rows
         self._logprobs = logprobs
         self._prompt_tokens = prompt_tokens
         self._checkpoint = checkpoint
         self._tell = tell
-        self._counts_at_end = options is not None and bool(options.include_usage)
-        self._counts_always = self._counts_at_end and bool(options and options.continuous_usage_stats)
+        self._counts_always = counts_always(request.stream_options)
         self._first: dict[str, Any] = {"prompt_logprobs": prompt_logprobs}
         if request.return_token_ids:
             self._first["prompt_token_ids"] = request.token_ids
@@ -144,7 +143,7 @@ class Steps:
 
     def end(self) -> None:
         """Send what comes behind the last token."""
-        if self._counts_at_end:
+        if counts_at_end(self._request.stream_options):
             self._send([], self._usage())
 
     def _send(self, choices: list[ChunkChoice], usage: dict[str, Any] | None) -> None:
@@ -152,9 +151,4 @@ class Steps:
         self._tell(GenerateChunk(request_id=self._request.request_id, choices=choices, usage=usage, **first))
 
     def _usage(self) -> dict[str, Any]:
-        completion = sum(row.n_tokens for row in self._rows)
-        return {
-            "prompt_tokens": self._prompt_tokens,
-            "completion_tokens": completion,
-            "total_tokens": self._prompt_tokens + completion,
-        }
+        return token_counts(self._prompt_tokens, sum(row.n_tokens for row in self._rows))
