@@ -30,6 +30,7 @@ __all__ = [
     "BodyTooLarge",
     "UnsupportedContentType",
     "answer_to",
+    "answer_to_any",
     "error_body",
     "log",
     "register_error_handlers",
@@ -101,6 +102,16 @@ def answer_to(error: RenderError) -> Answer:
     raise error
 
 
+def answer_to_any(error: Exception, failed: str) -> Answer:
+    """Return what is told of any error. A bug is logged as one of ``failed`` ("A stream"), and is a 500."""
+    if isinstance(error, RenderError):
+        return answer_to(error)
+    log.error("%s failed.", failed, exc_info=error)
+    status = HTTPStatus.INTERNAL_SERVER_ERROR
+    body = error_body(status, "InternalServerError", "The server failed.")
+    return Answer(status, {"content-type": "application/json"}, body)
+
+
 def error_body(status: int, type_: str, message: str, param: str | None = None) -> bytes:
     """Return OpenAI's error object as JSON: valid UTF-8, and short whatever ``message`` is."""
     shown = message.encode("utf-8", "replace").decode()[:_MAX_MESSAGE_CHARS]
@@ -112,13 +123,16 @@ def _response(status: int, type_: str, message: str) -> Response:
     return Response(error_body(status, type_, message), status, content_type="application/json")
 
 
+def _response_of(answer: Answer) -> Response:
+    return Response(answer.body, answer.status, dict(answer.headers))
+
+
 def register_error_handlers(app: Quart) -> None:
     """Answer every failure of ``app`` in this shape: ours, the framework's, and bugs (500, logged)."""
 
     @app.errorhandler(RenderError)
     async def known(error: RenderError) -> Response:
-        answer = answer_to(error)
-        return Response(answer.body, answer.status, dict(answer.headers))
+        return _response_of(answer_to(error))
 
     @app.errorhandler(HTTPException)
     async def framework(error: HTTPException) -> Response:
@@ -132,5 +146,4 @@ def register_error_handlers(app: Quart) -> None:
 
     @app.errorhandler(Exception)
     async def bug(error: Exception) -> Response:
-        log.error("A request failed.", exc_info=error)
-        return _response(HTTPStatus.INTERNAL_SERVER_ERROR, "InternalServerError", "The server failed.")
+        return _response_of(answer_to_any(error, "A request"))

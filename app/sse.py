@@ -11,11 +11,11 @@ import trio
 from hypercorn.typing import ASGISendCallable
 from quart_trio.wrappers import TrioResponse
 
-from trio_render import DeadlineExceeded, Overloaded, RenderError
+from trio_render import DeadlineExceeded, Overloaded
 from trio_render.engine.wire import DONE, error_event
 from trio_render.protocol.decoding import encode
 
-from .errors import Answer, answer_to, error_body, log
+from .errors import answer_to_any
 
 __all__ = ["EventStream"]
 
@@ -86,7 +86,7 @@ class EventStream(TrioResponse):
             async with self._open_stream() as chunks:
                 await self._send_chunks(chunks, send)
         except Exception as error:
-            answer = _answer_to(error)
+            answer = answer_to_any(error, "A stream")
             if not self._started:
                 self._count(answer.status)
                 await send(answer.head)
@@ -133,12 +133,3 @@ class EventStream(TrioResponse):
             self._started = True
             self._count(HTTPStatus.OK)
             await send({"type": "http.response.start", "status": HTTPStatus.OK, "headers": _HEADERS})
-
-
-def _answer_to(error: Exception) -> Answer:
-    if isinstance(error, RenderError):
-        return answer_to(error)
-    log.error("A stream failed.", exc_info=error)
-    status = HTTPStatus.INTERNAL_SERVER_ERROR
-    body = error_body(status, "InternalServerError", "The server failed.")
-    return Answer(status, {"content-type": "application/json"}, body)

@@ -10,10 +10,10 @@ from http import HTTPStatus
 import trio
 from quart import websocket
 
-from trio_render import DeadlineExceeded, DerenderStream, RenderError
+from trio_render import DeadlineExceeded, DerenderStream
 from trio_render.offload.jobs import Body
 
-from .errors import BodyTimeout, BodyTooLarge, answer_to, error_body, log
+from .errors import BodyTimeout, BodyTooLarge, answer_to_any
 from .services import Services
 
 __all__ = ["OpenStream", "converse"]
@@ -91,15 +91,9 @@ async def _end_with_server(services: Services, scope: trio.CancelScope) -> None:
 
 async def _send_error(error: Exception) -> tuple[int, int]:
     """Send an error object; return its status and the code to close with."""
-    if isinstance(error, RenderError):
-        answer = answer_to(error)
-        status, body = answer.status, answer.body
-    else:
-        log.error("A stream failed.", exc_info=error)
-        status = int(HTTPStatus.INTERNAL_SERVER_ERROR)
-        body = error_body(status, "InternalServerError", "The server failed.")
-    await websocket.send(body.decode())
-    return status, _close_code(status)
+    answer = answer_to_any(error, "A stream")
+    await websocket.send(answer.body.decode())
+    return answer.status, _close_code(answer.status)
 
 
 def _close_code(status: int) -> int:
