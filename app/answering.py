@@ -10,6 +10,7 @@ import trio
 from quart import Request, Response, g, request
 
 from trio_render import DeadlineExceeded, InvalidRequest
+from trio_render.offload.jobs import Body
 from trio_render.offload.limits import Kind
 
 from .body import forget, read_json_body
@@ -47,10 +48,10 @@ class Started(Protocol):
     def open_stream(self) -> OpenStream: ...
 
 
-async def answer_json(services: Services, work: Callable[[list[bytes]], Awaitable[bytes]]) -> Response:
+async def answer_json(services: Services, work: Callable[[Body], Awaitable[bytes]]) -> Response:
     """Return what ``work`` makes of the current request's body, which is JSON. Raises as `_answer` does."""
 
-    async def answer(body: list[bytes], first_by: float, timeout_s: float) -> Response:
+    async def answer(body: Body, first_by: float, timeout_s: float) -> Response:
         return Response(await work(body), content_type="application/json")
 
     return await _answer(services, answer)
@@ -58,7 +59,7 @@ async def answer_json(services: Services, work: Callable[[list[bytes]], Awaitabl
 
 async def answer_started(
     services: Services,
-    start: Callable[[list[bytes], str | None], Awaitable[Started]],
+    start: Callable[[Body, str | None], Awaitable[Started]],
     request_id: str | None,
 ) -> Response:
     """Return the answer to the request that ``start`` makes of the current body, whole or as a stream.
@@ -70,7 +71,7 @@ async def answer_started(
     rule = request.url_rule
     route = "unknown" if rule is None else rule.rule
 
-    async def answer(body: list[bytes], first_by: float, timeout_s: float) -> Response:
+    async def answer(body: Body, first_by: float, timeout_s: float) -> Response:
         started = await start(body, request_id)
         if not started.streams:
             return Response(await started.answer_json(), content_type="application/json")
@@ -83,9 +84,7 @@ async def answer_started(
     return await _answer(services, answer)
 
 
-async def _answer(
-    services: Services, work: Callable[[list[bytes], float, float], Awaitable[Response]]
-) -> Response:
+async def _answer(services: Services, work: Callable[[Body, float, float], Awaitable[Response]]) -> Response:
     """Return what ``work`` makes of the current request's body, in the time that the request has.
 
     Raises:

@@ -20,7 +20,7 @@ import anyio
 import click
 import pybase64
 
-from app.body import forget
+from app.body import Pieces, forget
 from app.process import tuned_process
 from trio_render import Limits, Policy, open_offloader, open_renderer, open_workspace
 from trio_render.offload.jobs import Job
@@ -157,7 +157,9 @@ async def _measure(load: Any, workspace: Any, backend: Any, text: bytes, count: 
     return Figures(median(stalls), median(walls))
 
 
-async def _read(offloader: Offloader, renderer: Any, body: list[bytes], ended: list[float]) -> None:
+async def _read(
+    offloader: Offloader, renderer: Any, body: list[bytes | memoryview], ended: list[float]
+) -> None:
     lifted = await offloader.run(_LIFT, body)
     assert lifted is not None
     tensor = await renderer.prompt_embeds(lifted.texts[0])
@@ -182,6 +184,8 @@ class _Ticker:
             last = now
 
 
-def _chunks(text: bytes) -> list[bytes]:
-    body = b'{"model": "m", "prompt_embeds": "' + text + b'"}'
-    return [body[start : start + _CHUNK] for start in range(0, len(body), _CHUNK)]
+def _chunks(text: bytes) -> list[bytes | memoryview]:
+    body, arrived = b'{"model": "m", "prompt_embeds": "' + text + b'"}', Pieces()
+    for start in range(0, len(body), _CHUNK):
+        arrived.add(body[start : start + _CHUNK])
+    return arrived.pieces

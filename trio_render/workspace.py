@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -14,7 +14,10 @@ from .model.tokenizer import SEGMENT_CACHE_BYTES
 from .parsing.selection import resolve_parsers
 from .policy import Policy
 
-__all__ = ["Checkpoint", "Workspace", "open_workspace", "workspace_of"]
+__all__ = ["Body", "Checkpoint", "Workspace", "open_workspace", "workspace_of"]
+
+Body = Sequence[bytes | memoryview]
+"""A request's body in pieces, as they arrived."""
 
 Checkpoint = Callable[[], None]
 """Called by a job at least once per millisecond of work. Raises when the job's caller has gone."""

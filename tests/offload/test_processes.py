@@ -44,7 +44,8 @@ async def until_warm(offloader: Offloader, processes: int) -> None:
 async def test_jobs_run_in_other_processes_and_bodies_of_megabytes_come_through() -> None:
     async with offloading() as offloader:
         assert await offloader.run(PID, ()) != os.getpid()
-        body = [bytes([n % 251]) * 70_001 for n in range(60)]
+        body: list[bytes | memoryview] = [bytes([n % 251]) * 70_001 for n in range(60)]
+        body.append(memoryview(b"#" * 2_000_001))
         assert await offloader.run(Job(jobs.join, "render"), body) == b"".join(body) + b"|"
 
 

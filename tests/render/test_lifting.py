@@ -21,7 +21,7 @@ SHORT = "QQ=="
 def small_texts_are_long() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(lifting, "LIFT_FROM_BYTES", len(LONG))
-        patch.setattr(lifting, "_SMALL_CHUNK", len(lifting._KEY))
+        patch.setattr(lifting, "_SMALL_PIECE", len(lifting._KEY))
         patch.setattr(lifting, "_WINDOW", 11)
         yield
 
@@ -31,14 +31,23 @@ def chunks(body: bytes, size: int) -> list[bytes]:
 
 
 def lifted(body: bytes, size: int) -> Lifted | None:
-    return lift_embeds(WORKSPACE, never, chunks(body, size))
+    pieces = chunks(body, size)
+    found = lift_embeds(WORKSPACE, never, pieces)
+    viewed = lift_embeds(WORKSPACE, never, [memoryview(piece) for piece in pieces])
+    assert (found is None) == (viewed is None)
+    if found is not None and viewed is not None:
+        assert (b"".join(found.body), list(map(joined, found.texts))) == (
+            b"".join(viewed.body).replace(viewed.mark.encode(), found.mark.encode()),
+            list(map(joined, viewed.texts)),
+        )
+    return found
 
 
 def embeds_of(value: Any) -> list[str]:
     return [value] if isinstance(value, str) else value
 
 
-def joined(text: str | list[bytes]) -> str:
+def joined(text: str | list[memoryview]) -> str:
     return text if isinstance(text, str) else b"".join(text).decode()
 
 

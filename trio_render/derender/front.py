@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import msgspec
 
 from ..protocol.chat import ChatCompletion
@@ -12,7 +10,7 @@ from ..protocol.decoding import encode
 from ..protocol.derender import DerenderChatRequest, DerenderCompletionRequest
 from ..protocol.front import Echo
 from ..protocol.stream import CompletionStreamRequest, GenerateChunk
-from ..workspace import Checkpoint, Workspace
+from ..workspace import Body, Checkpoint, Workspace
 from .chat import derender_chat
 from .completion import completion_candidates, derender_completion
 from .echo import echo_logprobs, place_behind, with_echoes
@@ -31,7 +29,7 @@ __all__ = [
 def chat_answer(
     workspace: Workspace,
     checkpoint: Checkpoint,
-    body: Sequence[bytes],
+    body: Body,
     request: DerenderChatRequest,
     echo: Echo | None,
 ) -> ChatCompletion:
@@ -50,7 +48,7 @@ def chat_answer(
 def chat_answer_json(
     workspace: Workspace,
     checkpoint: Checkpoint,
-    body: Sequence[bytes],
+    body: Body,
     request: DerenderChatRequest,
     echo: Echo | None,
 ) -> bytes:
@@ -61,7 +59,7 @@ def chat_answer_json(
 def completion_answer(
     workspace: Workspace,
     checkpoint: Checkpoint,
-    body: Sequence[bytes],
+    body: Body,
     request: DerenderCompletionRequest,
     echoes: list[Echo] | None,
 ) -> Completion:
@@ -77,7 +75,7 @@ def completion_answer(
 def completion_answer_json(
     workspace: Workspace,
     checkpoint: Checkpoint,
-    body: Sequence[bytes],
+    body: Body,
     request: DerenderCompletionRequest,
     echoes: list[Echo] | None,
 ) -> bytes:
@@ -88,7 +86,7 @@ def completion_answer_json(
 def echoed_stream(
     workspace: Workspace,
     checkpoint: Checkpoint,
-    body: Sequence[bytes],
+    body: Body,
     request: CompletionStreamRequest,
     echo: Echo,
 ) -> StreamPlan:
@@ -103,7 +101,7 @@ def echoed_stream(
 def echoed_logprobs(
     workspace: Workspace,
     checkpoint: Checkpoint,
-    body: Sequence[bytes],
+    body: Body,
     request: CompletionStreamRequest,
     echo: Echo,
     chunk: GenerateChunk,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from ..protocol.chat import ChatCompletion
 from ..protocol.completion import Completion
 from ..protocol.derender import DerenderChatRequest, DerenderCompletionRequest
@@ -15,7 +13,7 @@ from ..protocol.stream import (
     GenerateChunk,
 )
 from ..protocol.tokenize import DetokenizeRequest, DetokenizeResponse
-from ..workspace import Checkpoint, Workspace
+from ..workspace import Body, Checkpoint, Workspace
 from .chat import derender_chat
 from .completion import derender_completion
 from .detokenize_ids import detokenize_ids
@@ -36,21 +34,21 @@ __all__ = [
 
 
 def chat(
-    workspace: Workspace, checkpoint: Checkpoint, body: Sequence[bytes], request: DerenderChatRequest
+    workspace: Workspace, checkpoint: Checkpoint, body: Body, request: DerenderChatRequest
 ) -> ChatCompletion:
     """Return `derender_chat` of ``request``."""
     return derender_chat(workspace.model, workspace.policy, workspace.fragments, request, checkpoint)
 
 
 def completion(
-    workspace: Workspace, checkpoint: Checkpoint, body: Sequence[bytes], request: DerenderCompletionRequest
+    workspace: Workspace, checkpoint: Checkpoint, body: Body, request: DerenderCompletionRequest
 ) -> Completion:
     """Return `derender_completion` of ``request``."""
     return derender_completion(workspace.model, workspace.policy, request, checkpoint)
 
 
 def detokenize(
-    workspace: Workspace, checkpoint: Checkpoint, body: Sequence[bytes], request: DetokenizeRequest
+    workspace: Workspace, checkpoint: Checkpoint, body: Body, request: DetokenizeRequest
 ) -> DetokenizeResponse:
     """Return `detokenize_ids` of ``request``."""
     checkpoint()
@@ -58,7 +56,7 @@ def detokenize(
 
 
 def chat_stream(
-    workspace: Workspace, checkpoint: Checkpoint, body: Sequence[bytes], request: ChatStreamRequest
+    workspace: Workspace, checkpoint: Checkpoint, body: Body, request: ChatStreamRequest
 ) -> StreamPlan:
     """Return `open_chat_stream` of ``request``."""
     checkpoint()
@@ -66,7 +64,7 @@ def chat_stream(
 
 
 def completion_stream(
-    workspace: Workspace, checkpoint: Checkpoint, body: Sequence[bytes], request: CompletionStreamRequest
+    workspace: Workspace, checkpoint: Checkpoint, body: Body, request: CompletionStreamRequest
 ) -> StreamPlan:
     """Return `open_completion_stream` of ``request``."""
     checkpoint()
@@ -76,7 +74,7 @@ def completion_stream(
 def chat_step(
     workspace: Workspace,
     checkpoint: Checkpoint,
-    body: Sequence[bytes],
+    body: Body,
     plan: StreamPlan,
     states: States,
     chunk: GenerateChunk,
@@ -89,7 +87,7 @@ def chat_step(
 def completion_step(
     workspace: Workspace,
     checkpoint: Checkpoint,
-    body: Sequence[bytes],
+    body: Body,
     plan: StreamPlan,
     states: States,
     chunk: GenerateChunk,

@@ -5,7 +5,6 @@ Jobs take ``(workspace, checkpoint, body)``, as those of `trio_render.render.wir
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from contextlib import suppress
 from typing import TypeVar
 
@@ -16,7 +15,7 @@ from ..protocol.decoding import decode_body, encode
 from ..protocol.derender import DerenderChatRequest, DerenderCompletionRequest
 from ..protocol.stream import DerenderChatChunk, DerenderCompletionChunk
 from ..protocol.tokenize import DetokenizeRequest
-from ..workspace import Checkpoint, Workspace
+from ..workspace import Body, Checkpoint, Workspace
 from .chat import derender_chat
 from .completion import derender_completion
 from .detokenize_ids import detokenize_ids
@@ -31,16 +30,16 @@ _CHUNK_KEY = b'"generate_chunk"'
 _LOOK_BYTES = 4096
 
 
-def holds_chunk(body: Sequence[bytes]) -> bool:
+def holds_chunk(body: Body) -> bool:
     """Say whether a body seems to be a streamed chunk's. Looks at so little of it that this costs nothing."""
-    return any(_CHUNK_KEY in part[:_LOOK_BYTES] for part in body[:2])
+    return any(_CHUNK_KEY in bytes(part[:_LOOK_BYTES]) for part in body[:2])
 
 
 class _Kind(msgspec.Struct):
     stream: bool | None = False
 
 
-def chat_json(workspace: Workspace, checkpoint: Checkpoint, body: Sequence[bytes]) -> bytes:
+def chat_json(workspace: Workspace, checkpoint: Checkpoint, body: Body) -> bytes:
     """Return the JSON answer to a chat derender body, whole or one streamed chunk.
 
     Raises what `derender_chat` and `carried_chat_chunk` raise.
@@ -54,7 +53,7 @@ def chat_json(workspace: Workspace, checkpoint: Checkpoint, body: Sequence[bytes
     return encode(answer)
 
 
-def completion_json(workspace: Workspace, checkpoint: Checkpoint, body: Sequence[bytes]) -> bytes:
+def completion_json(workspace: Workspace, checkpoint: Checkpoint, body: Body) -> bytes:
     """Return the JSON answer to a completion derender body, whole or one streamed chunk.
 
     Raises what `derender_completion` and `carried_completion_chunk` raise.
@@ -68,7 +67,7 @@ def completion_json(workspace: Workspace, checkpoint: Checkpoint, body: Sequence
     return encode(answer)
 
 
-def detokenize_json(workspace: Workspace, checkpoint: Checkpoint, body: Sequence[bytes]) -> bytes:
+def detokenize_json(workspace: Workspace, checkpoint: Checkpoint, body: Body) -> bytes:
     """Return the JSON answer to a detokenize body. Raises what `detokenize_ids` raises."""
     checkpoint()
     request = decode_body(b"".join(body), DetokenizeRequest)

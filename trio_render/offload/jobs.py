@@ -15,8 +15,8 @@ R = TypeVar("R")
 Checkpoint = Callable[[], None]
 """Called by a job at least once per millisecond of work. Raises when the job's caller has gone."""
 
-Body = Sequence[bytes]
-"""A request's body in chunks, as they arrived."""
+Body = Sequence[bytes | memoryview]
+"""A request's body in pieces, as they arrived."""
 
 
 @dataclass(frozen=True, slots=True)

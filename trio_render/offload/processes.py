@@ -76,7 +76,7 @@ class _Worker:
         await stdin.send(HEADER.pack(len(pickled), sum(map(len, body))) + pickled)
         for chunk in body:
             for start in range(0, len(chunk), _SEND_BYTES):
-                await stdin.send(chunk[start : start + _SEND_BYTES])
+                await stdin.send(bytes(chunk[start : start + _SEND_BYTES]))
 
     async def _receive(self, n: int) -> bytes:
         stdout = self._process.stdout

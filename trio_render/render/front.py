@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from ..model.loading import Model
@@ -11,7 +10,7 @@ from ..protocol.completion import CompletionRequest
 from ..protocol.decoding import decode_body
 from ..protocol.front import ChatPrompt, CompletionPrompts, Echo
 from ..protocol.generate import GenerateRequest
-from ..workspace import Checkpoint, Workspace
+from ..workspace import Body, Checkpoint, Workspace
 from .chat import render_chat
 from .completion import CompletionPlan, plan_completion, render_prompt
 
@@ -21,7 +20,7 @@ __all__ = ["chat_prompt", "completion_prompts"]
 def chat_prompt(
     workspace: Workspace,
     checkpoint: Checkpoint,
-    body: Sequence[bytes],
+    body: Body,
     base_id: str | None = None,
     request: ChatRequest | None = None,
 ) -> ChatPrompt:
@@ -51,7 +50,7 @@ def _chat_echo(request: ChatRequest, generate: GenerateRequest) -> Echo | None:
 def completion_prompts(
     workspace: Workspace,
     checkpoint: Checkpoint,
-    body: Sequence[bytes],
+    body: Body,
     base_id: str | None = None,
     request: CompletionRequest | None = None,
 ) -> CompletionPrompts:

@@ -5,7 +5,6 @@ Source: vLLM 0.33 ``/inference/v1/generate``; its clients leave out what has a d
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from ..errors import InvalidRequest
@@ -15,7 +14,7 @@ from ..policy import Policy
 from ..protocol.decoding import decode_body, decode_part
 from ..protocol.generate import GenerateBody, GenerateRequest
 from ..protocol.sampling import SamplingFields, SamplingParams
-from ..workspace import Checkpoint, Workspace
+from ..workspace import Body, Checkpoint, Workspace
 from .bounds import check_cache_salt, check_prompt_length
 from .request_id import request_id
 from .sampling import logprob_count, resolve_max_tokens, sampling_basis
@@ -36,7 +35,7 @@ _DEFAULTS: dict[str, Any] = {
 
 
 def generate_request(
-    workspace: Workspace, checkpoint: Checkpoint, body: Sequence[bytes], base_id: str | None = None
+    workspace: Workspace, checkpoint: Checkpoint, body: Body, base_id: str | None = None
 ) -> GenerateRequest:
     """Return a token-in request, checked; a job.
 

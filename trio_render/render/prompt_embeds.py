@@ -11,12 +11,11 @@ from __future__ import annotations
 
 import math
 import mmap
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ..errors import InvalidRequest
 from ..model.loading import Model
-from ..workspace import Checkpoint, Workspace
+from ..workspace import Body, Checkpoint, Workspace
 from .embeds.base64_text import decode_base64
 from .embeds.layout import (
     ITEM_BYTES,
@@ -41,7 +40,7 @@ _BLOCK_ELEMENTS = 256 * 1024
 
 
 def prompt_embeds(
-    workspace: Workspace, checkpoint: Checkpoint, body: Sequence[bytes], text: str | None = None
+    workspace: Workspace, checkpoint: Checkpoint, body: Body, text: str | None = None
 ) -> torch.Tensor:
     """Return `read_prompt_embeds` of ``text``, or else of the base64 text in ``body``; a job."""
     try:
@@ -52,7 +51,7 @@ def prompt_embeds(
 
 
 def check_prompt_embeds(
-    workspace: Workspace, checkpoint: Checkpoint, body: Sequence[bytes], text: str | None = None
+    workspace: Workspace, checkpoint: Checkpoint, body: Body, text: str | None = None
 ) -> None:
     """Do what `prompt_embeds` does, for its errors alone: a tensor is much to send back from a process."""
     prompt_embeds(workspace, checkpoint, body, text)
@@ -63,7 +62,7 @@ def token_ids_only() -> InvalidRequest:
     return refusal("prompt_embeds are valid, but rendering makes requests of token ids only.")
 
 
-def read_prompt_embeds(model: Model, text: str | Sequence[bytes], checkpoint: Checkpoint) -> torch.Tensor:
+def read_prompt_embeds(model: Model, text: str | Body, checkpoint: Checkpoint) -> torch.Tensor:
     """Return the tensor in ``text``: contiguous, of shape (rows, hidden size), in the model's dtype.
 
     It lies in memory of its own, on the CPU: over the decoded payload where that has its form already.

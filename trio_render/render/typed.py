@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 from ..protocol.chat import ChatRequest
 from ..protocol.completion import CompletionRequest
 from ..protocol.generate import GenerateRequest
 from ..protocol.tokenize import TokenizeChatRequest, TokenizeRequest, TokenizeResponse
-from ..workspace import Checkpoint, Workspace
+from ..workspace import Body, Checkpoint, Workspace
 from .chat import render_chat
 from .completion import plan_completion, render_prompt
 from .tokenize import tokenize
@@ -17,9 +16,7 @@ from .tokenize import tokenize
 __all__ = ["CompletionResult", "chat", "completion", "tokenize_request"]
 
 
-def chat(
-    workspace: Workspace, checkpoint: Checkpoint, body: Sequence[bytes], request: ChatRequest
-) -> GenerateRequest:
+def chat(workspace: Workspace, checkpoint: Checkpoint, body: Body, request: ChatRequest) -> GenerateRequest:
     """Return `render_chat` of ``request``."""
     return render_chat(workspace.model, workspace.policy, request, checkpoint)
 
@@ -32,7 +29,7 @@ class CompletionResult(NamedTuple):
 
 
 def completion(
-    workspace: Workspace, checkpoint: Checkpoint, body: Sequence[bytes], request: CompletionRequest
+    workspace: Workspace, checkpoint: Checkpoint, body: Body, request: CompletionRequest
 ) -> CompletionResult:
     """Return `render_prompt` of each prompt of ``request``."""
     plan = plan_completion(workspace.model, workspace.policy, request)
@@ -48,7 +45,7 @@ def completion(
 def tokenize_request(
     workspace: Workspace,
     checkpoint: Checkpoint,
-    body: Sequence[bytes],
+    body: Body,
     request: TokenizeRequest | TokenizeChatRequest,
 ) -> TokenizeResponse:
     """Return `tokenize` of ``request``."""

@@ -18,7 +18,7 @@ from ..protocol.completion import CompletionRequest
 from ..protocol.decoding import decode_body, encode
 from ..protocol.generate import GenerateRequest
 from ..protocol.tokenize import TokenizeChatRequest, TokenizeRequest
-from ..workspace import Checkpoint, Workspace
+from ..workspace import Body, Checkpoint, Workspace
 from .chat import render_chat
 from .completion import CompletionPlan, plan_completion, render_prompt
 from .tokenize import tokenize
@@ -33,15 +33,13 @@ class _Kind(msgspec.Struct):
     messages: msgspec.Raw | UnsetType = UNSET
 
 
-def chat_json(
-    workspace: Workspace, checkpoint: Checkpoint, body: Sequence[bytes], base_id: str | None = None
-) -> bytes:
+def chat_json(workspace: Workspace, checkpoint: Checkpoint, body: Body, base_id: str | None = None) -> bytes:
     """Return the JSON answer to a chat render body. Raises what `decode_body` and `render_chat` raise."""
     request = decode_body(b"".join(body), ChatRequest)
     return encode(render_chat(workspace.model, workspace.policy, request, checkpoint, base_id))
 
 
-def tokenize_json(workspace: Workspace, checkpoint: Checkpoint, body: Sequence[bytes]) -> bytes:
+def tokenize_json(workspace: Workspace, checkpoint: Checkpoint, body: Body) -> bytes:
     """Return the JSON answer to a tokenize body. Raises what `decode_body` and `tokenize` raise."""
     data = b"".join(body)
     is_chat = decode_body(data, _Kind).messages is not UNSET
@@ -61,7 +59,7 @@ class CompletionStart(NamedTuple):
 
 
 def completion_start(
-    workspace: Workspace, checkpoint: Checkpoint, body: Sequence[bytes], base_id: str | None = None
+    workspace: Workspace, checkpoint: Checkpoint, body: Body, base_id: str | None = None
 ) -> CompletionStart:
     """Decode a completion body and render prompts until they have cost a group's worth.
 
@@ -91,9 +89,7 @@ def completion_start(
     return CompletionStart(_elements(rendered), [], [])
 
 
-def completion_json(
-    workspace: Workspace, checkpoint: Checkpoint, body: Sequence[bytes], plan: CompletionPlan
-) -> bytes:
+def completion_json(workspace: Workspace, checkpoint: Checkpoint, body: Body, plan: CompletionPlan) -> bytes:
     """Return the JSON elements of a plan's prompts, without the brackets around them."""
     rendered = []
     for index in range(len(plan.prompts)):

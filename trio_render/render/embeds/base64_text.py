@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import mmap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import pybase64
 
 from ...errors import InvalidRequest
-from ...workspace import Checkpoint
+from ...workspace import Body, Checkpoint
 from .layout import refusal
-from .memory import anonymous_memory
+from .memory import TOUCHED_BYTES, anonymous_memory, touch_memory
 
 __all__ = ["decode_base64"]
 
-_SLICE_CHARS = 256 * 1024
-"""A multiple of four. Decoding that many characters and storing the bytes takes about 0.1 ms."""
+_SLICE_CHARS = 128 * 1024
+"""A multiple of four. Memory for more bytes than these stand for is fetched from the kernel each time."""
 
 
-def decode_base64(text: str | Sequence[bytes], checkpoint: Checkpoint) -> mmap.mmap:
+def decode_base64(text: str | Body, checkpoint: Checkpoint) -> mmap.mmap:
     """Return the bytes that ``text`` stands for.
 
     Args:
@@ -37,8 +37,8 @@ def decode_base64(text: str | Sequence[bytes], checkpoint: Checkpoint) -> mmap.m
     if size < 1:
         raise _not_base64()
     memory = anonymous_memory(size)
-    filled = 0
-    for piece in _text_slices(text) if isinstance(text, str) else _byte_slices(text):
+    filled = touched = 0
+    for piece in _slices(text):
         checkpoint()
         try:
             decoded = pybase64.b64decode(piece, validate=True)
@@ -47,6 +47,9 @@ def decode_base64(text: str | Sequence[bytes], checkpoint: Checkpoint) -> mmap.m
         end = filled + len(decoded)
         if end > size:
             raise _not_base64()
+        while touched < end:
+            touch_memory(memory, touched)
+            touched += TOUCHED_BYTES
         memory[filled:end] = decoded
         filled = end
     # Padding that is not at the end of the text has made a slice shorter than its length says.
@@ -59,37 +62,35 @@ def _not_base64() -> InvalidRequest:
     return refusal("prompt_embeds must be base64 (standard alphabet, padded, no white space).")
 
 
-def _padding(text: str | Sequence[bytes]) -> int:
+def _padding(text: str | Body) -> int:
     if isinstance(text, str):
         return min(2, len(text[-4:]) - len(text[-4:].rstrip("=")))
     end = b""
     for piece in reversed(text):
-        end = piece[-4:] + end
+        end = bytes(piece[-4:]) + end
         if len(end) >= 4:
             break
     return min(2, len(end) - len(end.rstrip(b"=")))
 
 
-def _text_slices(text: str) -> Iterator[str]:
-    for start in range(0, len(text), _SLICE_CHARS):
-        yield text[start : start + _SLICE_CHARS]
-
-
-def _byte_slices(pieces: Sequence[bytes]) -> Iterator[bytes]:
-    """Yield ``pieces`` regrouped, so that each but the last has a length that is a multiple of four."""
-    held: list[bytes | memoryview] = []
-    n_held = 0
-    for piece in pieces:
-        view = memoryview(piece)
-        for start in range(0, len(view), _SLICE_CHARS):
-            part = view[start : start + _SLICE_CHARS]
-            held.append(part)
-            n_held += len(part)
-            if n_held >= _SLICE_CHARS:
-                joined = b"".join(held)
-                cut = n_held - n_held % 4
-                yield joined[:cut]
-                held = [joined[cut:]]
-                n_held -= cut
-    if n_held:
-        yield b"".join(held)
+def _slices(text: str | Body) -> Iterator[str | bytes | memoryview]:
+    """Yield the text in slices that are decoded each for itself: of four characters or a multiple of it."""
+    if isinstance(text, str):
+        for start in range(0, len(text), _SLICE_CHARS):
+            yield text[start : start + _SLICE_CHARS]
+        return
+    rest = b""
+    for piece in text:
+        start = -len(rest) % 4
+        rest += bytes(piece[:start])
+        if len(rest) % 4:
+            continue
+        if rest:
+            yield rest
+        end = start + (len(piece) - start) // 4 * 4
+        whole = memoryview(piece)[:end]
+        for at in range(start, end, _SLICE_CHARS):
+            yield whole[at : at + _SLICE_CHARS]
+        rest = bytes(piece[end:])
+    if rest:
+        yield rest

@@ -1,6 +1,6 @@
 """Lift the long texts of ``prompt_embeds`` out of a body, so that no JSON decoder copies them.
 
-A decoder takes 90 MB of text twice over, and keeps the GIL meanwhile. Here the texts stay in the chunks that
+A decoder takes 90 MB of text twice over, and keeps the GIL meanwhile. Here the texts stay in the pieces that
 they arrived in; what is decoded is the same body with a short mark in each one's place.
 """
 
@@ -10,7 +10,7 @@ import secrets
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from ...workspace import Checkpoint, Workspace
+from ...workspace import Body, Checkpoint, Workspace
 
 __all__ = ["LIFT_FROM_BYTES", "Lifted", "lift_embeds"]
 
@@ -21,8 +21,9 @@ _KEY = b'"prompt_embeds"'
 _SPACE = b" \t\r\n"
 _MAX_SPACE = 4096
 _MAX_TEXTS = 1024
-_WINDOW = 256 * 1024
-_SMALL_CHUNK = 16 * 1024
+_WINDOW = 64 * 1024
+"""What is copied, to be searched. Memory for more is fetched from the kernel each time."""
+_SMALL_PIECE = 16 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,19 +38,19 @@ class Lifted:
 
     body: list[bytes]
     mark: str
-    texts: list[list[bytes]]
+    texts: list[list[memoryview]]
 
-    def put_back(self, decoded: Sequence[str]) -> list[str | list[bytes]] | None:
+    def put_back(self, decoded: Sequence[str]) -> list[str | list[memoryview]] | None:
         """Return the decoded ``prompt_embeds`` with the texts in their places.
 
         ``None``: some text was not there; it belongs to something else of that name, or the name came twice.
         """
         marks = {f"{self.mark}{n}": text for n, text in enumerate(self.texts)}
-        found: list[str | list[bytes]] = [marks.pop(text, text) for text in decoded]
+        found: list[str | list[memoryview]] = [marks.pop(text, text) for text in decoded]
         return None if marks else found
 
 
-def lift_embeds(workspace: Workspace, checkpoint: Checkpoint, body: Sequence[bytes]) -> Lifted | None:
+def lift_embeds(workspace: Workspace, checkpoint: Checkpoint, body: Body) -> Lifted | None:
     """Return ``body`` with the long texts behind the name ``prompt_embeds`` lifted out; a job.
 
     ``None``: there is none, or the body is not one that this finds its way in (texts with escapes, say),
@@ -57,7 +58,7 @@ def lift_embeds(workspace: Workspace, checkpoint: Checkpoint, body: Sequence[byt
     """
     scanner = _Scanner(list(_regrouped(body)), checkpoint)
     mark = secrets.token_hex(16) + ":"
-    texts: list[list[bytes]] = []
+    texts: list[list[memoryview]] = []
     try:
         while scanner.pass_key():
             _lift_value(scanner, mark, texts)
@@ -70,14 +71,14 @@ class _Lost(Exception):
     """The body has to be decoded whole."""
 
 
-def _lift_value(scanner: _Scanner, mark: str, texts: list[list[bytes]]) -> None:
+def _lift_value(scanner: _Scanner, mark: str, texts: list[list[memoryview]]) -> None:
     if not scanner.passes(b":"):
         return
     is_list = scanner.passes(b"[")
     while scanner.passes(b'"'):
         text = scanner.take_text()
         if sum(map(len, text)) < LIFT_FROM_BYTES:
-            scanner.passed += text
+            scanner.passed += map(bytes, text)
         else:
             scanner.passed.append(f"{mark}{len(texts)}".encode())
             texts.append(text)
@@ -88,55 +89,55 @@ def _lift_value(scanner: _Scanner, mark: str, texts: list[list[bytes]]) -> None:
             return
 
 
-def _regrouped(body: Sequence[bytes]) -> Iterator[bytes]:
-    """Yield the chunks, small ones joined: a name may lie across two of them, but not more."""
-    small: list[bytes] = []
+def _regrouped(body: Body) -> Iterator[memoryview]:
+    """Yield the pieces, small ones joined: a name may lie across two of them, but not more."""
+    small: list[bytes | memoryview] = []
     n_small = 0
-    for chunk in body:
-        small.append(chunk)
-        n_small += len(chunk)
-        if n_small >= _SMALL_CHUNK:
-            yield b"".join(small)
+    for piece in body:
+        small.append(piece)
+        n_small += len(piece)
+        if n_small >= _SMALL_PIECE:
+            yield memoryview(piece if len(small) == 1 else b"".join(small))
             small, n_small = [], 0
     if small:
-        yield b"".join(small)
+        yield memoryview(b"".join(small))
 
 
 class _Scanner:
     """A place in a body. ``passed`` is what lies behind it, without what was taken."""
 
-    def __init__(self, chunks: list[bytes], checkpoint: Checkpoint) -> None:
+    def __init__(self, pieces: list[memoryview], checkpoint: Checkpoint) -> None:
         self.passed: list[bytes] = []
-        self._chunks = chunks
+        self._pieces = pieces
         self._checkpoint = checkpoint
         self._n = 0
         self._at = 0
 
     def pass_key(self) -> bool:
         """Go behind the next ``"prompt_embeds"``; or, returning ``False``, to the end."""
-        while self._n < len(self._chunks):
-            chunk = self._chunks[self._n]
-            for start in range(self._at, len(chunk), _WINDOW):
+        while self._n < len(self._pieces):
+            piece = self._pieces[self._n]
+            for start in range(self._at, len(piece), _WINDOW):
                 self._checkpoint()
-                found = chunk.find(_KEY, start, start + _WINDOW + len(_KEY))
+                found = bytes(piece[start : start + _WINDOW + len(_KEY)]).find(_KEY)
                 if found >= 0:
-                    self._pass_to(found + len(_KEY))
+                    self._pass_to(start + found + len(_KEY))
                     return True
             if self._key_lies_across():
                 return True
-            self._pass_to(len(chunk))
+            self._pass_to(len(piece))
             self._next()
         return False
 
     def _key_lies_across(self) -> bool:
-        if self._n + 1 == len(self._chunks):
+        if self._n + 1 == len(self._pieces):
             return False
-        chunk, following = self._chunks[self._n], self._chunks[self._n + 1]
-        end = chunk[max(self._at, len(chunk) - len(_KEY) + 1) :]
-        found = (end + following[: len(_KEY) - 1]).find(_KEY)
+        piece, following = self._pieces[self._n], self._pieces[self._n + 1]
+        end = bytes(piece[max(self._at, len(piece) - len(_KEY) + 1) :])
+        found = (end + bytes(following[: len(_KEY) - 1])).find(_KEY)
         if found < 0:
             return False
-        self._pass_to(len(chunk))
+        self._pass_to(len(piece))
         self._next()
         self._pass_to(found + len(_KEY) - len(end))
         return True
@@ -144,13 +145,13 @@ class _Scanner:
     def passes(self, byte: bytes) -> bool:
         """Go behind white space and ``byte``, if that comes next; else behind the white space only."""
         for _ in range(_MAX_SPACE):
-            if self._n == len(self._chunks):
+            if self._n == len(self._pieces):
                 return False
-            chunk = self._chunks[self._n]
-            if self._at == len(chunk):
+            piece = self._pieces[self._n]
+            if self._at == len(piece):
                 self._next()
                 continue
-            here = chunk[self._at : self._at + 1]
+            here = bytes(piece[self._at : self._at + 1])
             if here == byte:
                 self._pass_to(self._at + 1)
                 return True
@@ -159,29 +160,29 @@ class _Scanner:
             self._pass_to(self._at + 1)
         raise _Lost
 
-    def take_text(self) -> list[bytes]:
+    def take_text(self) -> list[memoryview]:
         """Take everything up to the next quotation mark. Raises `_Lost`: there are escapes, or no mark."""
-        taken: list[bytes] = []
-        while self._n < len(self._chunks):
-            chunk = self._chunks[self._n]
-            while self._at < len(chunk):
+        taken: list[memoryview] = []
+        while self._n < len(self._pieces):
+            piece, begin = self._pieces[self._n], self._at
+            while self._at < len(piece):
                 self._checkpoint()
-                window = min(self._at + _WINDOW, len(chunk))
-                found = chunk.find(b'"', self._at, window)
-                end = window if found < 0 else found
-                if chunk.find(b"\\", self._at, end) >= 0:
+                window = bytes(piece[self._at : self._at + _WINDOW])
+                found = window.find(b'"')
+                n_text = len(window) if found < 0 else found
+                if window.find(b"\\", 0, n_text) >= 0:
                     raise _Lost
-                # A chunk of which all is text is kept as it is, not copied.
-                taken.append(chunk[self._at : end])
-                self._at = end
+                self._at += n_text
                 if found >= 0:
+                    taken.append(piece[begin : self._at])
                     return taken
+            taken.append(piece[begin:])
             self._next()
         raise _Lost
 
     def _pass_to(self, end: int) -> None:
         if end > self._at:
-            self.passed.append(self._chunks[self._n][self._at : end])
+            self.passed.append(bytes(self._pieces[self._n][self._at : end]))
         self._at = end
 
     def _next(self) -> None:
