@@ -235,8 +235,8 @@ def embeds_command(
     type=click.Path(path_type=Path, dir_okay=False),
     help="Write the recommendation here, for `serve --limits-from`.",
 )
-@_seconds(8.0)
-@click.option("--runs", default=1, show_default=True, help="Measurements of each; medians are shown.")
+@_seconds(4.0)
+@click.option("--runs", default=2, show_default=True, help="Measurements of each; medians are shown.")
 @_common
 def limiter_command(
     rates: str,

@@ -53,7 +53,7 @@ class Plan:
 def run(plan: Plan, model: Path | None, output: Output) -> None:
     """Measure, print, and write."""
     settings = list(settings_to_compare(plan.offloads, plan.limits, plan.gils, plan.processes))
-    results: dict[Setting, list[dict[str, Any]]] = {}
+    rounds: list[dict[Setting, list[dict[str, Any]]]] = []
     length = len(settings) * len(plan.rates) * plan.runs
     with ExitStack() as stack:
         folder = stack.enter_context(model_directory(model))
@@ -63,15 +63,20 @@ def run(plan: Plan, model: Path | None, output: Output) -> None:
         mixes = [Mix(rate, plan.seconds, vocab, _HIDDEN if plan.embeds else None) for rate in plan.rates]
         bar = stack.enter_context(click.progressbar(length=length, label="limiter"))
         extra = ("--engine", "none", *(("--enable-prompt-embeds",) if plan.embeds else ()))
-        for setting in settings:
-            with served(setting.offload, folder, (*setting.options, *extra)) as url:
-                for mix in mixes:
-                    runs = []
-                    for _ in range(plan.runs):
-                        runs.append(_measure(url, mix))
+        # Round by round: what else the machine does meanwhile comes over all settings, not over one.
+        for _ in range(plan.runs):
+            rounds.append({})
+            for setting in settings:
+                with served(setting.offload, folder, (*setting.options, *extra)) as url:
+                    rounds[-1][setting] = []
+                    for mix in mixes:
+                        rounds[-1][setting].append(_measure(url, mix))
                         bar.update(1)
-                    results.setdefault(setting, []).append(_medians(mix, runs))
-    choice = recommended(results)
+    results = {
+        setting: [_medians(mix, [one[setting][n] for one in rounds]) for n, mix in enumerate(mixes)]
+        for setting in settings
+    }
+    choice = recommended(results, rounds)
     _print(plan, results, choice)
     if plan.limits_out is not None:
         plan.limits_out.write_text(json.dumps(choice.setting.limits, indent=1) + "\n")

@@ -51,6 +51,20 @@ def test_of_those_as_good_the_smallest_is_recommended() -> None:
     assert recommended(found).setting == threads(2, 1)
 
 
+def test_what_differs_from_round_to_round_is_no_reason_for_larger_limits() -> None:
+    small, large = threads(1, 1), threads(8, 8)
+    results = {small: rates(26), large: rates(20)}
+    steady = [{small: rates(26), large: rates(20)}, {small: rates(27), large: rates(21)}]
+    assert recommended(results, steady).setting == large
+    # The same machine slower for a whole round: that is no difference between settings.
+    slower = [steady[0], {small: rates(52, probe=10), large: rates(40, probe=10)}]
+    assert recommended(results, slower).setting == large
+    noisy = [{small: rates(18), large: rates(30)}, {small: rates(34), large: rates(14)}]
+    choice = recommended(results, noisy)
+    assert choice.setting == small
+    assert "one of 2 settings" in choice.reason
+
+
 def test_who_answers_less_is_not_recommended() -> None:
     found = {threads(1, 1): rates(5, answered=90), threads(2, 2): rates(20)}
     assert recommended(found).setting == threads(2, 2)
