@@ -29,11 +29,17 @@ def lines(
     y_label: str,
 ) -> None:
     """Draw panels side by side, each with a line per name: its xs and ys. The y axis is logarithmic."""
+    from matplotlib.ticker import LogLocator, ScalarFormatter
+
     figure, axes = _panels(len(panels))
     for axis, (title, series) in zip(axes, panels.items(), strict=True):
         for name, (xs, ys) in series.items():
             axis.plot(xs, ys, marker="o", label=name)
         axis.set(title=title, xlabel=x_label, ylabel=y_label, yscale="log")
+        axis.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axis.yaxis.set_major_formatter(ScalarFormatter())
+        axis.yaxis.set_minor_locator(LogLocator(subs="all"))
+        axis.yaxis.set_minor_formatter("")
         axis.grid(visible=True, which="both", alpha=0.3)
         axis.legend()
     _save(figure, file)
