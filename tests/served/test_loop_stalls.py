@@ -8,7 +8,6 @@ from served.long_work import DERENDER, RENDER, derender_body
 from served.server import Server, command, first_line, start
 
 STALL = "The event loop was busy for"
-TIMES = 3
 WORDS = " ".join(f"word{n}" for n in range(20_000))
 MEGABYTE = {"messages": [{"role": "user", "content": WORDS * 5}], "truncate_prompt_tokens": 100}
 
@@ -18,7 +17,7 @@ def log_of_a_busy_server(folder: Path, log: Path, backend: str) -> str:
     with start(command("serve", "--model", str(folder), *options), log) as process:
         line = first_line(process)
         server = Server(process, int(line.split()[1].rpartition(":")[2]), line, log)
-        for _ in range(TIMES):
+        for _ in range(3):
             assert server.post(DERENDER, derender_body(4000, 5)).status == 200
             assert server.post("/v1/completions/derender", completion_derender()).status == 200
             assert server.post(RENDER, MEGABYTE).status == 200
@@ -38,10 +37,7 @@ def completion_derender() -> dict[str, object]:
 
 @pytest.mark.parametrize("backend", ["thread", "process", "auto"])
 def test_offloaded_work_is_never_on_the_loop(model_folders: Path, log: Path, backend: str) -> None:
-    """An endpoint that works on the loop is reported each time. Now and then is a machine that was elsewhere:
-    a virtual one counts that as processor time."""
-    text = log_of_a_busy_server(model_folders / "smollm2", log, backend)
-    assert text.count(STALL) < TIMES, text
+    assert STALL not in log_of_a_busy_server(model_folders / "smollm2", log, backend)
 
 
 def test_inline_work_is_and_the_stack_says_what_it_was(model_folders: Path, log: Path) -> None:
