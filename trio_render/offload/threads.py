@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
 import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 from anyio import CapacityLimiter, from_thread, to_thread
 
@@ -22,34 +21,54 @@ class _Gone(BaseException):
     """The caller was cancelled from outside anyio's scopes. Never leaves the worker thread."""
 
 
-class _Run:
+class _Run(CapacityLimiter):
     """One job in a thread, and who of thread and caller gives its tokens back: whoever comes second.
 
     On asyncio a native cancellation (``task.cancel()``) lets the caller go while the thread runs on, and
     the thread is then the one that comes second. A caller who goes before the thread has begun is both.
+
+    It is also the limiter that `anyio.to_thread.run_sync` asks for: one that lets the job pass, whose tokens
+    have been taken, without the turn of the event loop that another limiter would take; and that Trio tells
+    that the thread is done, a turn before the caller hears of it.
     """
+
+    def __new__(cls, *args: Any) -> Self:
+        return object.__new__(cls)
 
     def __init__(self, release: Callable[[], None]) -> None:
         self._release = release
         self._lock = threading.Lock()
-        self._gone = threading.Event()
+        self._gone = False
         self._running = False
+        self._released = False
+
+    async def acquire_on_behalf_of(self, borrower: object) -> None:
+        pass
+
+    def release_on_behalf_of(self, borrower: object) -> None:
+        self.caller_goes()
+
+    async def __aenter__(self) -> None:
+        pass
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        pass
 
     def checkpoint(self) -> None:
-        if self._gone.is_set():
+        if self._gone:
             raise _Gone
         from_thread.check_cancelled()
 
     def thread_begins(self) -> None:
         with self._lock:
-            if self._gone.is_set():
+            if self._gone:
                 raise _Gone
             self._running = True
 
     def thread_ends(self) -> None:
         with self._lock:
             self._running = False
-            abandoned = self._gone.is_set()
+            abandoned = self._gone
         if abandoned:
             # The event loop may have ended before us, and its limiters with it.
             with suppress(RuntimeError):
@@ -57,19 +76,15 @@ class _Run:
 
     def caller_goes(self) -> None:
         with self._lock:
-            self._gone.set()
-            running = self._running
-        if not running:
+            self._gone = True
+            at_work = self._running or self._released
+            self._released = self._released or not at_work
+        if not at_work:
             self._release()
 
 
 class ThreadBackend:
     """Runs jobs through `anyio.to_thread.run_sync`. How many at a time is up to the caller's limiters."""
-
-    def __init__(self) -> None:
-        # The tokens that count are taken before the hop and given back by `_Run`; anyio's own would be
-        # free on asyncio as soon as the caller goes.
-        self._unlimited = CapacityLimiter(math.inf)
 
     async def run(
         self, work: Callable[[Checkpoint], R], release: Callable[[], None], ran_for: Callable[[float], Any]
@@ -96,7 +111,7 @@ class ThreadBackend:
                 run.thread_ends()
 
         try:
-            return await to_thread.run_sync(in_thread, limiter=self._unlimited)
+            return await to_thread.run_sync(in_thread, limiter=run)
         finally:
             run.caller_goes()
             ran_for(seconds)
