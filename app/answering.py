@@ -4,21 +4,28 @@ from __future__ import annotations
 
 import math
 from collections.abc import Awaitable, Callable
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import trio
+from hypercorn.typing import ASGIReceiveCallable, ASGISendCallable
 from quart import Request, Response, g, request
 
 from trio_render import DeadlineExceeded, InvalidRequest
 from trio_render.offload.jobs import Body
 from trio_render.offload.limits import Kind
 
-from .body import forget, read_json_body
-from .errors import BodyTimeout
+from .body import Incoming, ReceivedBody, forget, read_json_body
+from .errors import Answer, BodyTimeout, answer_to_any
+from .sending import give
 from .services import Services
 from .sse import EventStream, OpenStream
 
-__all__ = ["KINDS_OF", "answer_json", "answer_started"]
+__all__ = ["KINDS_OF", "Work", "answer_json", "answer_started", "incoming_of"]
+
+R = TypeVar("R")
+
+Work = Callable[[Body, str | None], Awaitable[bytes]]
+"""Makes a JSON answer of a JSON body and the request's id, which the head may have given."""
 
 KINDS_OF: dict[str, tuple[Kind, ...]] = {
     "/v1/chat/completions/render": ("render",),
@@ -34,6 +41,8 @@ KINDS_OF: dict[str, tuple[Kind, ...]] = {
 """The kinds of work behind each route that works, the scarcest first."""
 
 _TIMEOUT_HEADER = "X-Request-Timeout"
+_ID_HEADER = "X-Request-Id"
+_JSON = {"content-type": "application/json"}
 
 
 class Started(Protocol):
@@ -48,31 +57,61 @@ class Started(Protocol):
     def open_stream(self) -> OpenStream: ...
 
 
-async def answer_json(services: Services, work: Callable[[Body], Awaitable[bytes]]) -> Response:
-    """Return what ``work`` makes of the current request's body, which is JSON. Raises as `_answer` does."""
+async def answer_json(
+    services: Services,
+    route: str,
+    work: Work,
+    incoming: Incoming,
+    body: ReceivedBody,
+    receive: ASGIReceiveCallable,
+    send: ASGISendCallable,
+) -> None:
+    """Answer a request, whose body is ``body``, with what ``work`` makes of it, without Quart.
 
-    async def answer(body: Body, first_by: float, timeout_s: float) -> Response:
-        return Response(await work(body), content_type="application/json")
+    Cancellation: a client that hangs up ends the work.
+    """
+    request_id = incoming.header(_ID_HEADER.lower())
+    is_finishing = False
 
-    return await _answer(services, answer)
+    async def watch() -> None:
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        # It may only say that the answer is complete.
+        if not is_finishing:
+            nursery.cancel_scope.cancel()
+
+    async def work_watched(pieces: Body, first_by: float, timeout_s: float) -> bytes:
+        if body.gone:
+            nursery.cancel_scope.cancel()
+            await trio.lowlevel.checkpoint_if_cancelled()
+        nursery.start_soon(watch)
+        return await work(pieces, request_id)
+
+    async with trio.open_nursery() as nursery:
+        try:
+            answer = Answer(200, _JSON, await _within_bounds(services, route, incoming, work_watched))
+        except Exception as error:
+            answer = answer_to_any(error, "A request")
+        services.metrics.count_request(route, answer.status)
+        is_finishing = True
+        await give(answer, incoming, body, send)
+        nursery.cancel_scope.cancel()
 
 
 async def answer_started(
-    services: Services,
-    start: Callable[[Body, str | None], Awaitable[Started]],
-    request_id: str | None,
+    services: Services, start: Callable[[Body, str | None], Awaitable[Started]]
 ) -> Response:
     """Return the answer to the request that ``start`` makes of the current body, whole or as a stream.
 
     A stream's time is counted up to its first event, and from each event to the next.
 
-    Raises: as `_answer` does.
+    Raises: as `_within_bounds` does.
     """
     rule = request.url_rule
     route = "unknown" if rule is None else rule.rule
 
     async def answer(body: Body, first_by: float, timeout_s: float) -> Response:
-        started = await start(body, request_id)
+        started = await start(body, request.headers.get(_ID_HEADER))
         if not started.streams:
             return Response(await started.answer_json(), content_type="application/json")
 
@@ -81,11 +120,24 @@ async def answer_started(
 
         return EventStream(started.open_stream, first_by, timeout_s, count, services.wait_end_of_streams)
 
-    return await _answer(services, answer)
+    return await _within_bounds(services, route, incoming_of(request), answer)
 
 
-async def _answer(services: Services, work: Callable[[Body, float, float], Awaitable[Response]]) -> Response:
-    """Return what ``work`` makes of the current request's body, in the time that the request has.
+def incoming_of(current: Request) -> Incoming:
+    """Return Quart's current request as one whose body is to be read, or has been."""
+    if "incoming" not in g:
+        g.incoming = Incoming(current.headers.get, current.body)
+    incoming: Incoming = g.incoming
+    return incoming
+
+
+async def _within_bounds(
+    services: Services,
+    route: str,
+    incoming: Incoming,
+    work: Callable[[Body, float, float], Awaitable[R]],
+) -> R:
+    """Return what ``work`` makes of a request's body, in the time that the request has.
 
     Raises:
         Overloaded: the queue for its kind of work is full; the body has not been looked at.
@@ -93,28 +145,28 @@ async def _answer(services: Services, work: Callable[[Body, float, float], Await
         DeadlineExceeded: the request's time is over; its work has stopped.
         RenderError: see `read_json_body`, and what ``work`` raises.
     """
-    timeout_s = _timeout_s(request, services.settings.request_timeout_s)
+    timeout_s = _timeout_s(incoming, services.settings.request_timeout_s)
     body_timeout_s = services.settings.body_timeout_s
     began = trio.current_time()
     with trio.CancelScope(deadline=began + min(body_timeout_s, timeout_s)) as scope:
         # Most were refused in app.early; not those whose path it doesn't know as it was written.
-        for kind in KINDS_OF[request.path]:
+        for kind in KINDS_OF[route]:
             services.offloader.check_admission(kind)
-        body = await read_json_body(request, services.settings)
+        body = await read_json_body(incoming, services.settings)
         scope.deadline = began + timeout_s
         try:
             return await work(body, scope.deadline, timeout_s)
         finally:
             await forget(body)
-    if not g.get("body_is_read", False):
-        g.body_is_hopeless = True
+    if not incoming.is_read:
+        incoming.is_hopeless = True
         if body_timeout_s < timeout_s:
             raise BodyTimeout(f"The request's body did not arrive within {body_timeout_s:g} s.")
     raise DeadlineExceeded(f"The request was not done within {timeout_s:g} s.")
 
 
-def _timeout_s(request: Request, most: float) -> float:
-    given = request.headers.get(_TIMEOUT_HEADER)
+def _timeout_s(incoming: Incoming, most: float) -> float:
+    given = incoming.header(_TIMEOUT_HEADER.lower())
     if given is None:
         return most
     try:

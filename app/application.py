@@ -7,8 +7,8 @@ from collections.abc import AsyncGenerator
 from quart import Response, request
 from quart_trio import QuartTrio
 
+from .answering import incoming_of
 from .asgi import HTTPConnection, LeanWebsocket, WebsocketConnection
-from .body import body_is_done
 from .cli import settings_from_environment
 from .connections import bounded_connections
 from .early import EarlyAnswers
@@ -42,7 +42,7 @@ def build_app(services: Services | None) -> QuartTrio:
 
 
 def _add_routes(app: QuartTrio, services: Services) -> None:
-    for family in (render, derender, tokenize, status):
+    for family in (derender, status):
         family.add_routes(app, services)
     if services.frontend is not None:
         completions.add_routes(app, services, services.frontend)
@@ -52,11 +52,12 @@ def _add_routes(app: QuartTrio, services: Services) -> None:
         rule = request.url_rule
         if not isinstance(response, EventStream):
             services.metrics.count_request("unknown" if rule is None else rule.rule, response.status_code)
-        if not await body_is_done(request):
+        if not await incoming_of(request).is_done():
             response.headers["Connection"] = "close"
         return response
 
-    app.asgi_app = EarlyAnswers(app.asgi_app, services)  # type: ignore[method-assign]
+    works = {**render.works(services), **derender.works(services), **tokenize.works(services)}
+    app.asgi_app = EarlyAnswers(app.asgi_app, services, works)  # type: ignore[method-assign]
 
 
 def _open_in_lifespan(app: QuartTrio) -> None:

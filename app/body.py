@@ -2,22 +2,82 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable
+from collections.abc import AsyncIterable, Callable
+from typing import Self
 
 import trio
-from quart import Request, g
+from hypercorn.typing import ASGIReceiveCallable
 
 from trio_render.render.embeds.memory import anonymous_memory
 
 from .errors import BodyTooLarge, UnsupportedContentType
 from .settings import Settings
 
-__all__ = ["Pieces", "body_is_done", "discard", "forget", "read_json_body"]
+__all__ = ["Incoming", "Pieces", "ReceivedBody", "discard", "forget", "read_json_body"]
 
 _DISCARD_BYTES = 16 * 1024 * 1024
 _DISCARD_S = 5.0
 _FORGET_AT_ONCE = 32
+_SIZE_DIGITS = 20
 _PIECE_BYTES = 2 * 1024 * 1024
+
+
+class ReceivedBody:
+    """A request's body, chunk by chunk. ``gone``: the client has hung up in the middle."""
+
+    def __init__(self, receive: ASGIReceiveCallable) -> None:
+        self._receive = receive
+        self._done = False
+        self.gone = False
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> bytes:
+        if self._done:
+            raise StopAsyncIteration
+        event = await self._receive()
+        if event["type"] != "http.request":
+            self._done = self.gone = True
+            return b""
+        self._done = not event["more_body"]
+        return event["body"]
+
+
+class Incoming:
+    """A request whose body is to be read.
+
+    Args:
+        header: returns a header by its name in lower case, or ``None``.
+        chunks: the body.
+
+    Attributes:
+        is_read: the body is complete.
+        is_hopeless: nobody will read what is left of it.
+    """
+
+    __slots__ = ("chunks", "header", "is_hopeless", "is_read")
+
+    def __init__(self, header: Callable[[str], str | None], chunks: AsyncIterable[bytes]) -> None:
+        self.header = header
+        self.chunks = chunks
+        self.is_read = False
+        self.is_hopeless = False
+
+    def declared_size(self) -> int:
+        """Return what the head says of the body's size in bytes; 0 where it says nothing."""
+        value = self.header("content-length") or ""
+        return int(value[:_SIZE_DIGITS]) if value.isdecimal() else 0
+
+    async def is_done(self) -> bool:
+        """Say whether the connection's next request starts where it should.
+
+        A body that nobody has read, because its request was refused for another reason, is read now and
+        forgotten: what is left of it would be taken for the next request. Not if it is too large for that.
+        """
+        if self.is_read or self.is_hopeless:
+            return self.is_read
+        return await discard(self.chunks)
 
 
 class Pieces:
@@ -53,24 +113,24 @@ class Pieces:
             rest = rest[len(part) :]
 
 
-async def read_json_body(request: Request, settings: Settings) -> list[bytes | memoryview]:
+async def read_json_body(incoming: Incoming, settings: Settings) -> list[bytes | memoryview]:
     """Return the body in pieces, as it arrived; the worker joins them. How long it takes is up to the caller.
 
     Raises:
         UnsupportedContentType: declared as something other than JSON.
         BodyTooLarge: declared or counted over ``largest_body``, chunked bodies included.
     """
-    _check_content_type(request.headers.get("Content-Type"))
-    if request.content_length is not None and request.content_length > settings.largest_body:
-        g.body_is_hopeless = True
+    _check_content_type(incoming.header("content-type"))
+    if incoming.declared_size() > settings.largest_body:
+        incoming.is_hopeless = True
         raise _too_large(settings)
     body = Pieces()
-    async for chunk in request.body:
+    async for chunk in incoming.chunks:
         body.add(chunk)
         if body.size > settings.largest_body:
-            g.body_is_hopeless = True
+            incoming.is_hopeless = True
             raise _too_large(settings)
-    g.body_is_read = True
+    incoming.is_read = True
     return body.pieces
 
 
@@ -80,19 +140,6 @@ async def forget(pieces: list[bytes | memoryview]) -> None:
         del pieces[-(1 if isinstance(pieces[-1], memoryview) else _FORGET_AT_ONCE) :]
         if pieces:
             await trio.lowlevel.cancel_shielded_checkpoint()
-
-
-async def body_is_done(request: Request) -> bool:
-    """Say whether the connection's next request starts where it should.
-
-    A body that nobody has read, because its request was refused for another reason, is read now and
-    forgotten: what is left of it would be taken for the next request. Not if it is too large for that.
-    """
-    if g.get("body_is_read", False):
-        return True
-    if g.get("body_is_hopeless", False):
-        return False
-    return await discard(request.body)
 
 
 async def discard(chunks: AsyncIterable[bytes]) -> bool:

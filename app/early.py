@@ -1,14 +1,14 @@
-"""What is answered before Quart: health checks, and requests for which there is no room.
+"""What is answered before Quart: health checks, requests for which there is no room, and JSON for JSON.
 
-A request costs Quart a millisecond of the event loop, and several of its turns. Under overload most requests
-are refused, and someone asks every few milliseconds whether the server is still there.
+A request costs Quart as much of the event loop as rendering a chat, and several of its turns. Under overload
+most requests are refused, and someone asks every few milliseconds whether the server is still there.
 """
 
 from __future__ import annotations
 
-from typing import Self
+from collections.abc import Mapping
+from http import HTTPStatus
 
-import trio
 from hypercorn.typing import (
     ASGIFramework,
     ASGIReceiveCallable,
@@ -19,35 +19,53 @@ from hypercorn.typing import (
 
 from trio_render import Overloaded
 
-from .answering import KINDS_OF
-from .body import discard
-from .errors import Answer, answer_to
+from .answering import KINDS_OF, Work, answer_json
+from .body import Incoming, ReceivedBody
+from .errors import Answer, answer_to, error_body
+from .sending import give
 from .services import Services
 
 __all__ = ["ALIVE", "EarlyAnswers"]
 
 ALIVE = Answer(200, {"content-type": "text/plain"}, b"")
-_LINGER_S = 1.0
-"""How long the rest of a body that is not read is waited for before its connection is closed."""
+_ALLOW = {"allow": "OPTIONS, POST"}
+_OPTIONS = Answer(200, {"content-type": "text/plain", **_ALLOW}, b"")
+_NOT_ALLOWED = Answer(
+    HTTPStatus.METHOD_NOT_ALLOWED,
+    {"content-type": "application/json", **_ALLOW},
+    error_body(HTTPStatus.METHOD_NOT_ALLOWED, "Method Not Allowed", "Method Not Allowed."),
+)
 _ASKED_WITH = {"/health": ("GET",), "/ping": ("GET", "POST")}
 
 
 class EarlyAnswers:
-    """ASGI middleware: answers by itself what it can, and hands on the rest."""
+    """ASGI middleware: answers by itself what it can, and hands on the rest.
 
-    def __init__(self, app: ASGIFramework, services: Services) -> None:
+    Args:
+        works: by path, what makes a JSON answer of a JSON body.
+    """
+
+    def __init__(self, app: ASGIFramework, services: Services, works: Mapping[str, Work]) -> None:
         self._app = app
         self._services = services
+        self._works = works
 
     async def __call__(self, scope: Scope, receive: ASGIReceiveCallable, send: ASGISendCallable) -> None:
-        if scope["type"] == "http":
-            path = scope["path"].removeprefix(scope["root_path"])
-            answer = self._answer(scope["method"], path)
-            if answer is not None:
-                self._services.metrics.count_request(path, answer.status)
-                await _give(answer, scope, receive, send)
-                return
-        await self._app(scope, receive, send)
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        path = scope["path"].removeprefix(scope["root_path"])
+        answer = self._answer(scope["method"], path)
+        work = self._works.get(path)
+        if answer is not None:
+            self._services.metrics.count_request(path, answer.status)
+            body = ReceivedBody(receive)
+            await give(answer, _incoming(scope, body), body, send)
+        elif work is not None:
+            body = ReceivedBody(receive)
+            await answer_json(self._services, path, work, _incoming(scope, body), body, receive, send)
+        else:
+            await self._app(scope, receive, send)
 
     def _answer(self, method: str, path: str) -> Answer | None:
         if method in _ASKED_WITH.get(path, ()):
@@ -58,65 +76,21 @@ class EarlyAnswers:
                     self._services.offloader.check_admission(kind)
             except Overloaded as error:
                 return answer_to(error)
+        elif path in self._works:
+            return _OPTIONS if method == "OPTIONS" else _NOT_ALLOWED
         return None
 
 
-class _Body:
-    """A request's body, chunk by chunk. ``gone``: the client has hung up in the middle."""
+def _incoming(scope: HTTPScope, body: ReceivedBody) -> Incoming:
+    # Where a header is there twice, the first one counts.
+    headers = dict(reversed(list(scope["headers"])))
 
-    def __init__(self, receive: ASGIReceiveCallable) -> None:
-        self._receive = receive
-        self._done = False
-        self.gone = False
+    def header(name: str) -> str | None:
+        value = headers.get(name.encode())
+        return None if value is None else value.decode("latin-1")
 
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> bytes:
-        if self._done:
-            raise StopAsyncIteration
-        event = await self._receive()
-        if event["type"] != "http.request":
-            self._done = self.gone = True
-            return b""
-        self._done = not event["more_body"]
-        return event["body"]
-
-
-async def _give(
-    answer: Answer, scope: HTTPScope, receive: ASGIReceiveCallable, send: ASGISendCallable
-) -> None:
-    body = _Body(receive)
-    if not _has_body(scope) or await discard(body):
-        if not body.gone:
-            await _send(answer, send)
-        return
-    async with trio.open_nursery() as nursery:
-        # hypercorn finishes no response while more of its request's body waits for us than it may keep.
-        drained = trio.Event()
-        nursery.start_soon(_drain, body, drained)
-        await send(answer.closing().head)
-        await send({"type": "http.response.body", "body": answer.body, "more_body": True})
-        # Closed while the client still sends, the connection would be reset, and the answer lost.
-        with trio.move_on_after(_LINGER_S):
-            await drained.wait()
-        await send({"type": "http.response.body", "body": b"", "more_body": False})
-        nursery.cancel_scope.cancel()
-
-
-def _has_body(scope: HTTPScope) -> bool:
-    """Say whether there may be a body. What has none need not be waited for."""
-    if not scope["http_version"].startswith("1"):
-        return True
-    return any(name in (b"content-length", b"transfer-encoding") for name, _ in scope["headers"])
-
-
-async def _drain(body: _Body, drained: trio.Event) -> None:
-    async for _ in body:
-        pass
-    drained.set()
-
-
-async def _send(answer: Answer, send: ASGISendCallable) -> None:
-    await send(answer.head)
-    await send({"type": "http.response.body", "body": answer.body, "more_body": False})
+    incoming = Incoming(header, body)
+    # What has no body need not be waited for.
+    is_framed = not scope["http_version"].startswith("1")
+    incoming.is_read = not (is_framed or b"content-length" in headers or b"transfer-encoding" in headers)
+    return incoming

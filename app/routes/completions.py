@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from quart import Quart, Response, request
+from quart import Quart, Response
 
 from trio_render import Frontend
 
@@ -17,12 +17,12 @@ def add_routes(app: Quart, services: Services, frontend: Frontend) -> None:
 
     @app.post("/v1/chat/completions")
     async def chat() -> Response:
-        return await answer_started(services, frontend.start_chat, request.headers.get("X-Request-Id"))
+        return await answer_started(services, frontend.start_chat)
 
     @app.post("/v1/completions")
     async def completion() -> Response:
-        return await answer_started(services, frontend.start_completion, request.headers.get("X-Request-Id"))
+        return await answer_started(services, frontend.start_completion)
 
     @app.post("/inference/v1/generate")
     async def generate() -> Response:
-        return await answer_started(services, frontend.start_tokens, request.headers.get("X-Request-Id"))
+        return await answer_started(services, frontend.start_tokens)

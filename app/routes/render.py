@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-from quart import Quart, Response, request
-
-from ..answering import answer_json
+from ..answering import Work
 from ..services import Services
 
-__all__ = ["add_routes"]
+__all__ = ["works"]
 
 
-def add_routes(app: Quart, services: Services) -> None:
-    """Add the render routes."""
-    renderer = services.renderer
-
-    @app.post("/v1/chat/completions/render")
-    async def render_chat() -> Response:
-        request_id = request.headers.get("X-Request-Id")
-        return await answer_json(services, lambda body: renderer.chat_json(body, request_id))
-
-    @app.post("/v1/completions/render")
-    async def render_completion() -> Response:
-        request_id = request.headers.get("X-Request-Id")
-        return await answer_json(services, lambda body: renderer.completion_json(body, request_id))
+def works(services: Services) -> dict[str, Work]:
+    """Return what makes an answer of a body, by path."""
+    return {
+        "/v1/chat/completions/render": services.renderer.chat_json,
+        "/v1/completions/render": services.renderer.completion_json,
+    }

@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-from quart import Quart, Response
-
-from ..answering import answer_json
+from ..answering import Work
 from ..services import Services
 
-__all__ = ["add_routes"]
+__all__ = ["works"]
 
 
-def add_routes(app: Quart, services: Services) -> None:
-    """Add the tokenize routes."""
-
-    @app.post("/tokenize")
-    async def tokenize() -> Response:
-        return await answer_json(services, services.renderer.tokenize_json)
-
-    @app.post("/detokenize")
-    async def detokenize() -> Response:
-        return await answer_json(services, services.derenderer.detokenize_json)
+def works(services: Services) -> dict[str, Work]:
+    """Return what makes an answer of a body, by path."""
+    return {
+        "/tokenize": lambda body, _: services.renderer.tokenize_json(body),
+        "/detokenize": lambda body, _: services.derenderer.detokenize_json(body),
+    }
