@@ -203,16 +203,23 @@ async def _acquire_all(limiters: list[CapacityLimiter], borrower: object) -> Non
     taken: list[CapacityLimiter] = []
     try:
         for limiter in limiters:
-            try:
-                # The hop that follows looks for cancellation; a turn of the event loop here, too, would be
-                # a tenth of what a hop costs.
-                limiter.acquire_on_behalf_of_nowait(borrower)
-            except WouldBlock:
+            if not _taken_at_once(limiter, borrower):
                 await limiter.acquire_on_behalf_of(borrower)
             taken.append(limiter)
     except BaseException:
         _release_all(taken, borrower)
         raise
+
+
+def _taken_at_once(limiter: CapacityLimiter, borrower: object) -> bool:
+    """Take a token that is free. The hop that follows looks for cancellation: no turn of the loop for it here."""
+    if limiter.borrowed_tokens >= limiter.total_tokens:
+        return False
+    try:
+        limiter.acquire_on_behalf_of_nowait(borrower)
+    except WouldBlock:
+        return False
+    return True
 
 
 def _release_all(limiters: list[CapacityLimiter], borrower: object) -> None:
