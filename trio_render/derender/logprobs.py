@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from operator import add
 from typing import Any
 
 import msgspec
@@ -115,45 +114,54 @@ def chat_logprobs(
         InvalidRequest: an id outside the vocabulary, a logprob that is not finite.
     """
     place = place or Place(model)
-    entries: list[bytes] = []
+    batches: list[bytes] = []
     for start in range(0, len(content), _BATCH):
         checkpoint()
-        batch = [
-            (entry, entry.top_logprobs if n_candidates is None else entry.top_logprobs[:n_candidates])
-            for entry in content[start : start + _BATCH]
-        ]
-        numbers = _numbers([e.logprob for entry, kept in batch for e in _all(entry, kept)])
-        for entry, kept in batch:
-            n = len(kept) + 1
-            fragments = _fragments(place, cache, entry, kept)
-            texts = list(map(add, fragments, numbers[:n]))
-            del numbers[:n]
-            listed = b"},".join(texts[1:]) + b"}" if kept else b""
-            entries.append(texts[0] + b',"top_logprobs":[' + listed + b"]}")
-            place.advance(entry)
-    return msgspec.Raw(b'{"content":[' + b",".join(entries) + b"]}")
+        batches.append(_chat_batch(place, cache, content[start : start + _BATCH], n_candidates))
+    return msgspec.Raw(b'{"content":[' + b",".join(batches) + b"]}")
 
 
-def _all(entry: TokenLogprob, kept: Sequence[Candidate]) -> list[TokenLogprob | Candidate]:
-    return [entry, *kept]
+def _chat_batch(
+    place: Place, cache: FragmentCache, batch: Sequence[TokenLogprob], n_candidates: int | None
+) -> bytes:
+    """Return the JSON of some places, with commas between them.
+
+    One pass over all entries at a time, each in C: an answer of 4,000 places has 24,000 entries and more.
+    """
+    entries: list[TokenLogprob | Candidate] = []
+    starts: list[int] = []
+    following: list[bytes] = []
+    for entry in batch:
+        kept = entry.top_logprobs if n_candidates is None else entry.top_logprobs[:n_candidates]
+        starts.append(len(entries))
+        entries.append(entry)
+        entries += kept
+        if kept:
+            following += [b',"top_logprobs":[', *[b"},"] * (len(kept) - 1), b"}]},"]
+        else:
+            following.append(b',"top_logprobs":[]},')
+    fragments = list(map(cache.chat.get, [entry.token_id for entry in entries]))
+    if place.held or None in fragments:
+        for entry, start, end in zip(batch, starts, [*starts[1:], len(entries)], strict=True):
+            if None in fragments[start:end]:
+                for index in range(start, end):
+                    if fragments[index] is None:
+                        fragments[index] = place.fragment(cache, entries[index])
+            if place.held or entry.token_id not in cache.chat:
+                place.advance(entry)
+    pieces: list[Any] = fragments * 3
+    pieces[0::3] = fragments
+    pieces[1::3] = _numbers([entry.logprob for entry in entries])
+    pieces[2::3] = following
+    return b"".join(pieces)[:-1]
 
 
 def _numbers(values: list[float | None]) -> list[bytes]:
     """Return the JSON of each value. One call for many: writing floats is a third of all the work."""
-    texts = _encode(values)[1:-1].split(b",")
-    if texts.count(b"null") != values.count(None):
+    texts = _encode(values)
+    if b"null" in texts and texts.count(b"null") != values.count(None):
         raise InvalidRequest("A logprob must be a finite number.", "logprobs")
-    return texts
-
-
-def _fragments(
-    place: Place, cache: FragmentCache, entry: TokenLogprob, kept: Sequence[Candidate]
-) -> list[bytes]:
-    known = cache.chat.get
-    fragments = [known(entry.token_id), *[known(candidate.token_id) for candidate in kept]]
-    if None in fragments:
-        return [place.fragment(cache, e) for e in _all(entry, kept)]
-    return fragments  # type: ignore[return-value]  # no None is in it
+    return texts[1:-1].split(b",")
 
 
 def completion_logprobs(

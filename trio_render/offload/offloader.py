@@ -212,7 +212,7 @@ async def _acquire_all(limiters: list[CapacityLimiter], borrower: object) -> Non
 
 
 def _taken_at_once(limiter: CapacityLimiter, borrower: object) -> bool:
-    """Take a token that is free. The hop that follows looks for cancellation: no turn of the loop for it here."""
+    """Take a token that is free, without a turn of the loop: the hop that follows looks for cancellation."""
     if limiter.borrowed_tokens >= limiter.total_tokens:
         return False
     try:
