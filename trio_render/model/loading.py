@@ -7,10 +7,12 @@ about 200).
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -70,13 +72,14 @@ class Model:
 
 @dataclass(frozen=True, slots=True)
 class _Parts:
-    """What any source of a model comes down to."""
+    """What any source of a model comes down to. ``reread`` reads ``tokenizer_json`` again, from its file."""
 
     tokenizer_json: str
     tokenizer_config: Mapping[str, Any]
     config: Mapping[str, Any]
     generation_config: Mapping[str, Any]
     chat_template: str | None
+    reread: Callable[[], str] | None = None
 
 
 def open_model(
@@ -105,6 +108,7 @@ def open_model(
         [*special_tokens.values(), *_extra_special(parts.tokenizer_config)],
         int(config.get("vocab_size") or 0),
         segment_cache_bytes,
+        parts.reread,
     )
     length = max_model_len if max_model_len is not None else _context_length(config)
     if length < 1:
@@ -170,13 +174,26 @@ def _demo_file() -> tuple[str, str]:
 
 def _from_directory(path: Path) -> _Parts:
     config = _json(path / "tokenizer_config.json")
+    file = path / "tokenizer.json"
+    content = file.read_bytes()
     return _Parts(
-        tokenizer_json=(path / "tokenizer.json").read_text(encoding="utf-8"),
+        tokenizer_json=content.decode(),
         tokenizer_config=_json(path / "special_tokens_map.json") | config,
         config=_json(path / "config.json"),
         generation_config=_json(path / "generation_config.json"),
         chat_template=_directory_template(path, config),
+        reread=partial(_read_again, file, hashlib.sha256(content).digest()),
     )
+
+
+def _read_again(file: Path, digest: bytes) -> str:
+    try:
+        content = file.read_bytes()
+    except OSError as error:
+        raise ModelLoadError(f"{file.name} can't be read again: {error.strerror}.") from None
+    if hashlib.sha256(content).digest() != digest:
+        raise ModelLoadError(f"{file.name} has changed since the model was opened.")
+    return content.decode()
 
 
 def _directory_template(path: Path, tokenizer_config: Mapping[str, Any]) -> str | None:

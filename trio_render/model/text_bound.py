@@ -12,7 +12,7 @@ from typing import Any, Self
 
 from .token_table import TokenTable
 
-__all__ = ["TextBound"]
+__all__ = ["TextBound", "is_lossless", "spec_parts"]
 
 _LETTERS = bytes((*range(0x41, 0x5B), *range(0x61, 0x7B)))
 _DIGITS = bytes(range(0x30, 0x3A))
@@ -22,6 +22,8 @@ _MAX_SHRINK = 3
 """The Kelvin sign (3 bytes) composes to K, three Hangul letters (9) to a syllable of 3."""
 _PART_CHARS = 1 << 16
 _SEAM_BYTES = 64
+_STEPS = {"normalizer": "normalizers", "pre_tokenizer": "pretokenizers", "post_processor": "processors"}
+"""What a sequence of each part calls its steps."""
 
 
 def _is_composed(text: str) -> bool:
@@ -65,9 +67,9 @@ class TextBound:
                 bounded gives no bound at all.
             strips_spaces: some added token swallows the spaces beside it.
         """
-        normalizers, pre_tokenizers = _parts(spec, "normalizer"), _parts(spec, "pre_tokenizer")
+        normalizers, pre_tokenizers = spec_parts(spec, "normalizer"), spec_parts(spec, "pre_tokenizer")
         keeps = table.rules.byte_level or table.rules.byte_fallback
-        if not (keeps and all(map(_is_bounded, normalizers)) and all(map(_is_lossless, pre_tokenizers))):
+        if not (keeps and all(map(_is_bounded, normalizers)) and all(map(is_lossless, pre_tokenizers))):
             return cls(0, 0, 0, False, False, b"")
         values = table.byte_values
         spelled = {value[0] for value in values if len(value) == 1} if table.rules.byte_level else range(256)
@@ -102,14 +104,13 @@ class TextBound:
         )
 
 
-def _parts(spec: dict[str, Any], name: str) -> list[dict[str, Any]]:
-    """Return the steps of a normalizer or pre-tokenizer, sequences taken apart."""
+def spec_parts(spec: dict[str, Any], name: str) -> list[dict[str, Any]]:
+    """Return the steps of a normalizer, pre-tokenizer or post-processor, sequences taken apart."""
     part = spec.get(name)
     if part is None:
         return []
     if part["type"] == "Sequence":
-        steps = part["normalizers"] if name == "normalizer" else part["pretokenizers"]
-        return [inner for step in steps for inner in _parts({name: step}, name)]
+        return [inner for step in part[_STEPS[name]] for inner in spec_parts({name: step}, name)]
     return [part]
 
 
@@ -121,7 +122,7 @@ def _is_bounded(normalizer: dict[str, Any]) -> bool:
     return normalizer["type"] in ("NFC", "Prepend")
 
 
-def _is_lossless(pre_tokenizer: dict[str, Any]) -> bool:
+def is_lossless(pre_tokenizer: dict[str, Any]) -> bool:
     """Say whether a pre-tokenizer keeps every character."""
     kinds = ("ByteLevel", "Metaspace", "Split", "Digits", "Punctuation")
     return pre_tokenizer["type"] in kinds and pre_tokenizer.get("behavior") != "Removed"

@@ -9,7 +9,7 @@ from typing import Any
 
 from ..errors import ModelLoadError
 
-__all__ = ["DecoderRules", "TokenTable", "decoder_rules", "whole_text"]
+__all__ = ["ALPHABET", "DecoderRules", "TokenTable", "decoder_rules", "whole_text"]
 
 
 def _byte_level_alphabet() -> dict[int, int]:
@@ -20,8 +20,9 @@ def _byte_level_alphabet() -> dict[int, int]:
     return alphabet | {256 + n: byte for n, byte in enumerate(others)}
 
 
-_ALPHABET = _byte_level_alphabet()
-_IN_ALPHABET = re.compile(f"[{re.escape(''.join(map(chr, _ALPHABET)))}]*")
+ALPHABET = _byte_level_alphabet()
+"""What byte-level vocabularies spell bytes with: character -> byte."""
+_IN_ALPHABET = re.compile(f"[{re.escape(''.join(map(chr, ALPHABET)))}]*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +55,7 @@ class DecoderRules:
         for old, new in self.replacements:
             piece = piece.replace(old, new)
         if self.byte_level and _IN_ALPHABET.fullmatch(piece):
-            return piece.translate(_ALPHABET).encode("latin-1")
+            return piece.translate(ALPHABET).encode("latin-1")
         return piece.encode("utf-8", "replace")
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, cast
@@ -18,6 +18,7 @@ import fastokens
 import tokenizers
 
 from ..errors import InvalidRequest, ModelLoadError
+from .offsets import offsets, spells_texts
 from .text_bound import TextBound
 from .token_table import TokenTable, decoder_rules
 
@@ -26,6 +27,7 @@ __all__ = ["SEGMENT_CACHE_BYTES", "SegmentCacheStatistics", "Tokenizer"]
 SEGMENT_CACHE_BYTES = 32 * 1024 * 1024
 """Default bound of the cache: some 13,000 segments of a conversation, its text and ids."""
 
+_SURROGATE = "The text is not valid Unicode: it holds a lone surrogate."
 _HARD_TEXTS = (
     "",
     " ",
@@ -67,11 +69,20 @@ class Tokenizer:
     """An immutable tokenizer, safe to use from many threads.
 
     Encodes with ``fastokens`` where it supports the tokenizer and agrees with ``tokenizers`` on a set of
-    hard texts, checked here at load; otherwise, and for offsets, with ``tokenizers``.
+    hard texts, checked here at load; otherwise with ``tokenizers``. That one takes tens of megabytes, and is
+    let go of at the end of loading where nothing will be asked of it: where the bytes of a text's ids are
+    the text's, as in most byte-level vocabularies, they tell the offsets, too.
 
     The text between added tokens is encoded apart from theirs, so what it became can be used again: the next
     turn of a conversation costs its new text, and a copy of the ids. ``fastokens`` keeps such segments up to
     ``segment_cache_bytes``, for all threads; 0: none.
+
+    Args:
+        tokenizer_json: what ``tokenizer.json`` holds.
+        extra_special: texts of more special tokens.
+        vocab_size: of the embedding.
+        segment_cache_bytes: bound of the cache.
+        reread: reads ``tokenizer_json`` again; ``None``: there is nothing to read it from.
 
     Attributes:
         table: id -> bytes.
@@ -86,15 +97,15 @@ class Tokenizer:
         extra_special: Sequence[str],
         vocab_size: int,
         segment_cache_bytes: int = SEGMENT_CACHE_BYTES,
+        reread: Callable[[], str] | None = None,
     ) -> None:
         with _opening_fast(tokenizer_json) as opened:
-            exact = _opened_exact(tokenizer_json)
+            exact, is_plain = _opened_exact(tokenizer_json)
             spec = _spec_without_vocabulary(exact)
             added = exact.get_added_tokens_decoder()
             special = {i for i, token in added.items() if token.special}
             special.update(i for i in map(exact.token_to_id, extra_special) if i is not None)
             size = max(exact.get_vocab_size(with_added_tokens=True), *(i + 1 for i in added), 1)
-            self._exact = exact
             self.vocab_size = max(vocab_size, size)
             self.table = TokenTable(
                 [exact.id_to_token(i) for i in range(size)],
@@ -105,8 +116,23 @@ class Tokenizer:
             strips = any(token.lstrip or token.rstrip for token in added.values())
             self.bound = TextBound.of(self.table, spec, strips)
             self._prefix, self._suffix = _template_ids(exact)
-        self.added_tokens = tuple(token.content for token in added.values())
-        self._fast = opened[0] if opened and _agree(opened[0], exact, self.added_tokens) else None
+            self.added_tokens = tuple(token.content for token in added.values())
+            # While the other one opens still.
+            compared = _encoded_hard_texts(exact, self.added_tokens)
+            spells = spells_texts(spec, exact.model, added, self.table)
+        self._fast = opened[0] if opened and _agree(opened[0], compared) else None
+        self._exact: Any = exact
+        self._vocabulary: Any = exact
+        self._json: Callable[[], str] = exact.to_str
+        if (
+            self._fast is not None
+            and reread is not None
+            and is_plain
+            and spells
+            and _know_alike(self._fast, exact, added)
+            and _tells_offsets(self._fast, self.table, compared)
+        ):
+            self._exact, self._vocabulary, self._json = None, self._fast, reread
         if self._fast is not None:
             # After the comparison, and always: the environment may have turned one on.
             self._fast.enable_segment_cache(segment_cache_bytes)
@@ -122,9 +148,14 @@ class Tokenizer:
         found = None if self._fast is None else self._fast.segment_cache_stats()
         return None if found is None else SegmentCacheStatistics(**found)
 
+    @property
+    def keeps_exact(self) -> bool:
+        """Whether ``tokenizers`` stays open, for what the ids' bytes can't tell."""
+        return self._exact is not None
+
     def token_to_id(self, piece: str) -> int | None:
         """Return the id of a vocabulary piece, or ``None``."""
-        token_id: int | None = self._exact.token_to_id(piece)
+        token_id: int | None = self._vocabulary.token_to_id(piece)
         return token_id
 
     def special_affixes(self, add_special_tokens: bool) -> tuple[list[int], list[int]]:
@@ -140,41 +171,59 @@ class Tokenizer:
             InvalidRequest: ``text`` holds a lone surrogate.
         """
         try:
-            if self._fast is not None:
-                # It refuses bytes that have no token, which the other drops.
-                with suppress(ValueError):
-                    return cast("list[int]", self._fast.encode(text).ids)
-            return self._exact.encode_batch_fast([text], add_special_tokens=False)[0].ids
+            if self._fast is None:
+                return self._encode_exactly(text)
+            return cast("list[int]", self._fast.encode(text).ids)
         except (UnicodeEncodeError, TypeError):
-            raise InvalidRequest("The text is not valid Unicode: it holds a lone surrogate.") from None
+            raise InvalidRequest(_SURROGATE) from None
+        except ValueError:
+            # It refuses bytes that have no token, which the other drops. Without the other, all have one.
+            if self._exact is None:
+                raise
+            return self._encode_exactly(text)
 
     def encode_with_offsets(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
-        """Return ids and, for each, ``(start, end)`` in characters of ``text``. Slower than `encode`."""
+        """Return ids and, for each, ``(start, end)`` in characters of ``text``. Slower than `encode`.
+
+        Raises:
+            InvalidRequest: ``text`` holds a lone surrogate.
+        """
+        if self._exact is None:
+            ids = self.encode(text)
+            return ids, offsets(self.table, ids, text)
         try:
             encoding = self._exact.encode_batch([text], add_special_tokens=False)[0]
         except (UnicodeEncodeError, TypeError):
-            raise InvalidRequest("The text is not valid Unicode: it holds a lone surrogate.") from None
+            raise InvalidRequest(_SURROGATE) from None
         return list(encoding.ids), list(encoding.offsets)
 
     def as_json(self) -> str:
-        """Return what ``tokenizer.json`` would hold. Megabytes, written under the GIL: for loading, once."""
-        written: str = self._exact.to_str()
-        return written
+        """Return what ``tokenizer.json`` holds. Megabytes, read or written under the GIL: for loading, once.
+
+        Raises:
+            ModelLoadError: it can't be read again, or has changed.
+        """
+        return self._json()
 
     def piece(self, token_id: int) -> str:
         """Return the vocabulary's own spelling of an id (``Ġworld``); empty for ids it doesn't know."""
-        piece: str | None = self._exact.id_to_token(token_id)
+        piece: str | None = self._vocabulary.id_to_token(token_id)
         return piece or ""
 
+    def _encode_exactly(self, text: str) -> list[int]:
+        return cast("list[int]", self._exact.encode_batch_fast([text], add_special_tokens=False)[0].ids)
 
-def _opened_exact(tokenizer_json: str) -> tokenizers.Tokenizer:
+
+def _opened_exact(tokenizer_json: str) -> tuple[tokenizers.Tokenizer, bool]:
+    """Open the tokenizer with ``tokenizers``; say also whether it came without truncation and padding."""
     try:
         exact = tokenizers.Tokenizer.from_str(tokenizer_json)
     except Exception as error:  # the package raises bare Exception
         raise ModelLoadError(f"The tokenizer can't be read: {error}.") from error
+    is_plain = exact.truncation is None and exact.padding is None
     exact.no_truncation()
     exact.no_padding()
-    return exact
+    return exact, is_plain
 
 
 @contextmanager
@@ -202,8 +251,11 @@ def _opening_fast(tokenizer_json: str) -> Iterator[list[Any]]:
         thread.join()
 
 
-def _agree(fast: Any, exact: tokenizers.Tokenizer, markers: Sequence[str]) -> bool:
-    """Say whether the two encode hard texts, and texts with this vocabulary's markers, to the same ids."""
+def _encoded_hard_texts(exact: tokenizers.Tokenizer, markers: Sequence[str]) -> list[tuple[str, Any]]:
+    """Return hard texts, and texts with this vocabulary's markers, with their encodings.
+
+    Nothing, where there is one that can't be encoded.
+    """
     some = markers[:64]
     texts = [
         *_HARD_TEXTS,
@@ -211,8 +263,34 @@ def _agree(fast: Any, exact: tokenizers.Tokenizer, markers: Sequence[str]) -> bo
         "".join(some),
         *(marker[:-1] for marker in some[:8]),
     ]
-    wanted = exact.encode_batch_fast(texts, add_special_tokens=False)
-    return all(list(fast.encode(text).ids) == list(ids.ids) for text, ids in zip(texts, wanted, strict=True))
+    with suppress(Exception):  # the package raises bare Exception
+        return list(zip(texts, exact.encode_batch(texts, add_special_tokens=False), strict=True))
+    return []
+
+
+def _agree(fast: Any, compared: Sequence[tuple[str, Any]]) -> bool:
+    """Say whether ``fast`` encodes texts to the same ids as the other package."""
+    return bool(compared) and all(
+        list(fast.encode(text).ids) == list(encoding.ids) for text, encoding in compared
+    )
+
+
+def _tells_offsets(fast: Any, table: TokenTable, compared: Sequence[tuple[str, Any]]) -> bool:
+    """Say whether the bytes of the ids from ``fast`` tell the offsets that the other package found."""
+    try:
+        return all(
+            offsets(table, fast.encode(text).ids, text) == encoding.offsets for text, encoding in compared
+        )
+    except ValueError:
+        return False
+
+
+def _know_alike(fast: Any, exact: tokenizers.Tokenizer, added: Mapping[int, Any]) -> bool:
+    """Say whether the two have as many tokens, and the same added ones."""
+    return bool(fast.vocab_size == exact.get_vocab_size(with_added_tokens=True)) and all(
+        fast.id_to_token(i) == token.content and fast.token_to_id(token.content) == i
+        for i, token in added.items()
+    )
 
 
 def _spec_without_vocabulary(exact: tokenizers.Tokenizer) -> dict[str, Any]:
@@ -225,6 +303,7 @@ def _spec_without_vocabulary(exact: tokenizers.Tokenizer) -> dict[str, Any]:
         "decoder": of(exact.decoder),
         "normalizer": of(exact.normalizer),
         "pre_tokenizer": of(exact.pre_tokenizer),
+        "post_processor": of(exact.post_processor),
     }
 
 
