@@ -1,24 +1,17 @@
 """The table of token bytes against the decoders of the `tokenizers` package."""
 
-from functools import cache
 from pathlib import Path
 
 import pytest
-import tokenizers
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from opened_models import BYTE_LEVEL, NAMES, opened
+from opened_models import BYTE_LEVEL, NAMES, opened, reference
 
 from trio_render import ModelLoadError
 from trio_render.derender.detokenize import detokenize
 from trio_render.model.token_table import DecoderRules, TokenTable, decoder_rules
 
 MODERATE = settings(deadline=None, max_examples=100)
-
-
-@cache
-def reference(folder: Path) -> tokenizers.Tokenizer:
-    return tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
 
 
 def sequences(size: int) -> st.SearchStrategy[list[int]]:
