@@ -2,17 +2,23 @@
 
 import json
 import re
+import shutil
 import sys
+from pathlib import Path
 from typing import Any
 
+import llguidance
 import pytest
 from engine_demo import QUESTION, answer, chunks_of, grammars, ids, joined, request, text, workspace
+from opened_models import opened as open_tokenizer
+from opened_models import reference
 
-from trio_render import InvalidRequest, Policy
-from trio_render.engine.constraints import Constraint
+from trio_render import EngineError, InvalidRequest, Model, Policy, open_model
+from trio_render.engine.constraints import Constraint, Grammars
 from trio_render.protocol.sampling import StructuredOutputs
 
 EOS = 2
+PATTERN = "(Paris|R)\u4eca."
 SCHEMA = {
     "type": "object",
     "properties": {"capital": {"enum": ["Paris", "Rome"]}, "people": {"type": "integer", "maximum": 99}},
@@ -148,6 +154,14 @@ def opened(policy: Policy | None = None, reasoning_ended: bool | None = None, **
     return found[0]
 
 
+def of_folder(model: Model) -> Constraint:
+    """What `PATTERN` demands of the vocabulary of a model from a folder."""
+    asked = request([1], structured_outputs=StructuredOutputs(regex=PATTERN))
+    found = Grammars(model, model.vocab_size).constraints(asked, workspace().policy)
+    assert found is not None
+    return found[0]
+
+
 def allows(constraint: Constraint, token_id: int) -> bool:
     mask = constraint.allowed()
     return mask is None or bool(mask[token_id])
@@ -170,6 +184,33 @@ def test_text_is_free_up_to_a_trigger() -> None:
     assert allows(constraint, EOS)
     write(constraint, " and <call>")
     assert not allows(constraint, EOS)
+
+
+def test_the_vocabulary_of_a_folder_is_its_file_s(model_folders: Path) -> None:
+    model = open_tokenizer(model_folders / "deepseek")
+    assert not model.tokenizer.keeps_exact
+    constraint = of_folder(model)
+    wanted = llguidance.LLMatcher(
+        llguidance.LLTokenizer(
+            reference(model_folders / "deepseek").to_str(), n_vocab=model.vocab_size, eos_token=[1]
+        ),
+        llguidance.LLMatcher.grammar_from_regex(PATTERN),
+    )
+    for token_id in model.tokenizer.encode("Paris\u4eca\u5929"):
+        mask = constraint.allowed()
+        assert mask is not None
+        assert bytes(mask.byte().mul(200).numpy()) == bytes(wanted.compute_logit_bias())
+        constraint.take(token_id)
+        wanted.consume_token(token_id)
+    assert constraint.is_finished
+
+
+def test_a_folder_that_has_changed_since(model_folders: Path, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(model_folders / "deepseek", tmp_path / "model"))
+    model = open_model(folder)
+    (folder / "tokenizer.json").write_text("{}")
+    with pytest.raises(EngineError, match="has changed"):
+        of_folder(model)
 
 
 def test_calls_can_be_limited_to_one() -> None:

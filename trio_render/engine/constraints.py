@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, final
 
-from ..errors import InvalidRequest
+from ..errors import EngineError, InvalidRequest, ModelLoadError
 from ..model.loading import Model
 from ..parsing.families.reasoning import REASONING
 from ..policy import Policy
@@ -42,6 +42,7 @@ class Grammars:
         Raises:
             InvalidRequest (``structured_outputs``): the constraint is malformed, too complex or of a kind
                 that can't be expressed; llguidance is not installed.
+            EngineError: the model's file, which the vocabulary is read from, is gone or has changed.
         """
         wanted = request.sampling_params.structured_outputs
         if wanted is None:
@@ -67,8 +68,12 @@ class Grammars:
     def _opened(self, llguidance: Any) -> Any:
         with self._lock:
             if self._vocabulary is None:
+                try:
+                    described = self._model.tokenizer.as_json()
+                except ModelLoadError as error:
+                    raise EngineError(error.message) from None
                 self._vocabulary = llguidance.LLTokenizer(
-                    self._model.tokenizer.as_json(),
+                    described,
                     n_vocab=self._vocab_size,
                     eos_token=sorted(self._model.eos_ids),
                 )
