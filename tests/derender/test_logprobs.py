@@ -5,6 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from opened_models import never, opened
 
 from trio_render import InvalidRequest, MalformedRequest, Model
@@ -20,6 +22,19 @@ EMOJI = "\U0001fae8"  # two or more tokens in every test vocabulary
 @pytest.fixture
 def model(model_folders: Path) -> Model:
     return opened(model_folders / "smollm2")
+
+
+TOKENS = st.one_of(
+    st.integers(0, 600),
+    st.integers(0, 49_151),
+    st.sampled_from(["word", "\u00e9", "", "token_id:7", "token_id:x"]),
+)
+VALUES = st.one_of(st.none(), st.floats(-100, 0), st.integers(-3, 0))
+PLACES = st.lists(st.tuples(TOKENS, VALUES, st.lists(st.tuples(TOKENS, VALUES), max_size=5)), max_size=80)
+
+
+def fields(token: int | str, logprob: float | None) -> dict[str, Any]:
+    return {"token_id" if isinstance(token, int) else "token": token, "logprob": logprob}
 
 
 def places(ids: list[int], *candidates: tuple[int, float | None]) -> list[TokenLogprob]:
@@ -66,6 +81,29 @@ def test_a_broken_character_is_not_held_for_ever(model: Model) -> None:
         _, held = token_text(table, first, held)
         assert len(held) <= HELD_BYTES
     assert token_text(table, model.tokenizer.encode("a")[0], held) == ("a", b"")
+
+
+@given(PLACES, st.sampled_from([None, 0, 2]))
+def test_many_places_at_once_are_what_each_is_by_itself(
+    model_folders: Path, shown: list[tuple[int | str, float | None, Any]], n: int | None
+) -> None:
+    """Entries are written in passes over many places: parts of characters and texts among them, or not."""
+    model = opened(model_folders / "smollm2")
+    content = [
+        TokenLogprob(**fields(token, value), top_logprobs=[Candidate(**fields(*other)) for other in others])
+        for token, value, others in shown
+    ]
+    place = Place(model)
+
+    def alone(entry: TokenLogprob | Candidate) -> dict[str, Any]:
+        text = place.text(entry)
+        return {"token": text, "bytes": list(text.encode()), "logprob": entry.logprob}
+
+    wanted = []
+    for entry in content:
+        wanted.append({**alone(entry), "top_logprobs": [alone(other) for other in entry.top_logprobs[:n]]})
+        place.advance(entry)
+    assert chat(model, content, n) == wanted
 
 
 @pytest.mark.parametrize(("n", "shown"), [(None, 3), (0, 0), (2, 2), (9, 3)])

@@ -121,7 +121,13 @@ def test_clients_that_hang_up(full: Server) -> None:
 
 def test_what_is_no_such_request(full: Server) -> None:
     """Other methods and paths are told the same as ever, and what needs no room is served."""
-    assert full.request("GET", PATH).status == 405
+    for path in ("/v1/chat/completions/render", DERENDER, "/tokenize", PATH):
+        for method in ("GET", "PUT", "HEAD"):
+            refused = full.request(method, path)
+            assert (refused.status, refused.headers["allow"]) == (405, "OPTIONS, POST")
+        allowed = full.request("OPTIONS", path)
+        assert (allowed.status, allowed.headers["allow"], allowed.body) == (200, "OPTIONS, POST", b"")
+    assert full.request("GET", PATH).json["error"]["code"] == 405
     assert full.post("/nope", {}).status == 404
     assert full.post("/health", {}).status == 405
     head = full.request("HEAD", "/health")
