@@ -15,6 +15,8 @@ __all__ = ["create_app"]
 def create_app(services: Services | None = None) -> QuartTrio:
     """Return the app.
 
+    Its ``asgi_app`` answers most requests before Quart, whose hooks don't see them: see `app.early`.
+
     Args:
         services: open services that outlive the app, as `app.serving.serve` hands them over. ``None``: the
             app opens its own in its lifespan, with settings from the environment (``TRIO_RENDER_MODEL``

@@ -129,7 +129,7 @@ def test_openapi_schemas_are_json_schemas(document: dict[str, Any]) -> None:
 # ------------------------------------------------------------ start and memory
 
 READY_WITHIN_S = 30
-RESIDENT_MB = 250
+RESIDENT_MB = 215
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
