@@ -58,6 +58,8 @@ async def _main(model: str) -> None:
     config = Config()
     config.bind = [f"fd://{sock.fileno()}"]
     config.loglevel = "WARNING"
+    # hypercorn ends a connection after a thousand requests otherwise, and its client fails.
+    config.keep_alive_max_requests = 1 << 31
     print(f"Ready: http://127.0.0.1:{sock.getsockname()[1]}", flush=True)
     await serve(_App(workspace), config, shutdown_trigger=stop.wait)  # type: ignore[arg-type]
 
