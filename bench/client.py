@@ -6,7 +6,6 @@ without any server. Shares in other tables are shares of these, taken in the sam
 
 from __future__ import annotations
 
-import multiprocessing
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -19,6 +18,7 @@ import click
 from trio_render import open_workspace
 
 from .bodies import derender_body
+from .child import child
 from .floors import derender_floor
 from .load import Load, measure
 from .models import model_directory
@@ -80,13 +80,9 @@ def _spread(rates: Sequence[float]) -> str:
 
 
 def _echoes(url: str, plan: Plan) -> float:
-    context = multiprocessing.get_context("spawn")
-    ours, theirs = context.Pipe()
-    client = context.Process(target=_echo, args=(url, plan.clients, plan.seconds, theirs), daemon=True)
-    client.start()
-    rate: float = ours.recv()
-    client.join()
-    return rate
+    with child("the echo's clients", _echo, url, plan.clients, plan.seconds) as pipe:
+        rate: float = pipe.recv()
+        return rate
 
 
 def _echo(url: str, clients: int, seconds: float, pipe: Pipe) -> None:

@@ -7,13 +7,13 @@ server what they cost themselves. The requests are ready before the first is sen
 from __future__ import annotations
 
 import math
-import multiprocessing
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing.connection import Connection as Pipe
 
+from .child import child
 from .http_client import connected, request_bytes
 from .report import percentile
 from .stream_clients import drive
@@ -49,7 +49,8 @@ class Rate:
 def loading(url: str, load: Load) -> Iterator[list[Rate]]:
     """Load the server for the length of the block, warmed up. The list has the rate when it has ended."""
     rates: list[Rate] = []
-    with _client(url, load, math.inf) as pipe:
+    with child(_what(load), _run, url, load, math.inf) as pipe:
+        pipe.recv()
         yield rates
         pipe.send("done")
         rates.append(pipe.recv())
@@ -57,25 +58,14 @@ def loading(url: str, load: Load) -> Iterator[list[Rate]]:
 
 def measure(url: str, load: Load, seconds: float) -> Rate:
     """Load the server for ``seconds``, or until all bodies are used up."""
-    with _client(url, load, seconds) as pipe:
+    with child(_what(load), _run, url, load, seconds) as pipe:
+        pipe.recv()
         rate: Rate = pipe.recv()
         return rate
 
 
-@contextmanager
-def _client(url: str, load: Load, seconds: float) -> Iterator[Pipe]:
-    context = multiprocessing.get_context("spawn")
-    ours, theirs = context.Pipe()
-    client = context.Process(target=_run, args=(url, load, seconds, theirs), daemon=True)
-    client.start()
-    # So that its end is seen here.
-    theirs.close()
-    try:
-        ours.recv()
-        yield ours
-    except EOFError:
-        raise RuntimeError(f"the clients of {load.path} failed") from None
-    client.join()
+def _what(load: Load) -> str:
+    return f"the clients of {load.path}"
 
 
 def _run(url: str, load: Load, seconds: float, pipe: Pipe) -> None:

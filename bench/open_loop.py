@@ -7,7 +7,6 @@ The client is one process, which sends over as many connections as it needs.
 from __future__ import annotations
 
 import math
-import multiprocessing
 import random
 import socket
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from multiprocessing.connection import Connection as Pipe
 
 import trio
 
+from .child import child
 from .http_client import connected
 from .mix import CHUNKS_PER_S, STREAM, Mix, schedule
 from .stream_clients import SocketStream, chunk_json
@@ -39,17 +39,9 @@ class Seen:
 
 def send_mix(url: str, mix: Mix) -> list[Seen]:
     """Send all of a mix, in a process of its own."""
-    context = multiprocessing.get_context("spawn")
-    ours, theirs = context.Pipe()
-    client = context.Process(target=_run, args=(url, mix, theirs), daemon=True)
-    client.start()
-    theirs.close()
-    try:
-        seen: list[Seen] = ours.recv()
-    except EOFError:
-        raise RuntimeError("the client of the mixed load failed") from None
-    client.join()
-    return seen
+    with child("the client of the mixed load", _run, url, mix) as pipe:
+        seen: list[Seen] = pipe.recv()
+        return seen
 
 
 def _run(url: str, mix: Mix, pipe: Pipe) -> None:

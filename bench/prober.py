@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from multiprocessing.connection import Connection as Pipe
 
+from .child import child
 from .http_client import Connection, request_bytes
 
 __all__ = ["probing"]
@@ -18,19 +18,13 @@ _INTERVAL_S = 0.01
 @contextmanager
 def probing(url: str) -> Iterator[list[float]]:
     """Probe for the length of the block. The list it yields is empty until the block has ended."""
-    context = multiprocessing.get_context("spawn")
-    ours, theirs = context.Pipe()
-    prober = context.Process(target=_probe, args=(url, theirs), daemon=True)
-    prober.start()
-    ours.recv()
-    ours.send("begin")
     latencies: list[float] = []
-    try:
+    with child("the prober", _probe, url) as pipe:
+        pipe.recv()
+        pipe.send("begin")
         yield latencies
-    finally:
-        ours.send("done")
-        latencies += ours.recv()
-        prober.join()
+        pipe.send("done")
+        latencies += pipe.recv()
 
 
 def _probe(url: str, pipe: Pipe) -> None:

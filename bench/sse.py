@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
 import selectors
 import socket
 import time
@@ -13,6 +12,7 @@ from dataclasses import dataclass, field
 from multiprocessing.connection import Connection as Pipe
 from typing import NamedTuple
 
+from .child import child
 from .http_client import Connection, connected, request_bytes
 
 __all__ = ["Late", "Streamed", "lateness", "streaming"]
@@ -33,19 +33,11 @@ class Streamed:
 @contextmanager
 def streaming(url: str, streams: int, tokens: int) -> Iterator[list[Streamed]]:
     """Stream completions beside the block. The list it yields is filled when the block has ended."""
-    context = multiprocessing.get_context("spawn")
-    ours, theirs = context.Pipe()
-    client = context.Process(target=_run, args=(url, streams, tokens, theirs), daemon=True)
-    client.start()
-    theirs.close()
     found: list[Streamed] = []
-    try:
-        ours.recv()
+    with child("the streaming client", _run, url, streams, tokens) as pipe:
+        pipe.recv()
         yield found
-        found += ours.recv()
-    except EOFError:
-        raise RuntimeError("the streaming client failed") from None
-    client.join()
+        found += pipe.recv()
 
 
 class Late(NamedTuple):

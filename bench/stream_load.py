@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import random
 from dataclasses import dataclass
 from multiprocessing.connection import Connection as Pipe
 
+from .child import child
 from .report import percentile
 from .stream_clients import Figures, HttpStream, SocketStream, StreamClient, chunk_json, drive
 
@@ -38,17 +38,9 @@ class Streams:
 
 def drive_streams(url: str, way: str, what: Streams) -> Figures:
     """Run the streams in a process of its own, and return what it has seen."""
-    context = multiprocessing.get_context("spawn")
-    ours, theirs = context.Pipe()
-    client = context.Process(target=_load, args=(url, way, what, theirs), daemon=True)
-    client.start()
-    theirs.close()
-    try:
-        figures: Figures = ours.recv()
-    except EOFError:
-        raise RuntimeError(f"the streaming client ({way}) failed") from None
-    client.join()
-    return figures
+    with child(f"the streaming client ({way})", _load, url, way, what) as pipe:
+        figures: Figures = pipe.recv()
+        return figures
 
 
 def one_stream(url: str, chunks: int, vocab_size: int) -> dict[str, float]:
