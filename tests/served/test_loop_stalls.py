@@ -8,6 +8,8 @@ from served.long_work import DERENDER, RENDER, derender_body
 from served.server import Server, command, first_line, start
 
 STALL = "The event loop was busy for"
+CANDIDATES = 20
+"""So that a derender takes several times as long as may be on the loop."""
 WORDS = " ".join(f"word{n}" for n in range(20_000))
 MEGABYTE = {"messages": [{"role": "user", "content": WORDS * 5}], "truncate_prompt_tokens": 100}
 
@@ -18,7 +20,7 @@ def log_of_a_busy_server(folder: Path, log: Path, backend: str) -> str:
         line = first_line(process)
         server = Server(process, int(line.split()[1].rpartition(":")[2]), line, log)
         for _ in range(3):
-            assert server.post(DERENDER, derender_body(4000, 5)).status == 200
+            assert server.post(DERENDER, derender_body(4000, CANDIDATES)).status == 200
             assert server.post("/v1/completions/derender", completion_derender()).status == 200
             assert server.post(RENDER, MEGABYTE).status == 200
             assert server.post("/tokenize", {"prompt": WORDS * 5}).status == 200
@@ -32,7 +34,7 @@ def log_of_a_busy_server(folder: Path, log: Path, backend: str) -> str:
 
 
 def completion_derender() -> dict[str, object]:
-    return {"generate_responses": [json.loads(derender_body(4000, 5))["generate_response"]]}
+    return {"generate_responses": [json.loads(derender_body(4000, CANDIDATES))["generate_response"]]}
 
 
 @pytest.mark.parametrize("backend", ["thread", "process", "auto"])
