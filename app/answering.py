@@ -7,14 +7,14 @@ from collections.abc import Awaitable, Callable
 from typing import Protocol, TypeVar
 
 import trio
-from hypercorn.typing import ASGIReceiveCallable, ASGISendCallable
+from hypercorn.typing import ASGISendCallable
 from quart import Request, Response, g, request
 
 from trio_render import DeadlineExceeded, InvalidRequest
 from trio_render.offload.jobs import Body
 from trio_render.offload.limits import Kind
 
-from .body import Incoming, ReceivedBody, forget, read_json_body
+from .body import Incoming, Received, forget, read_json_body
 from .errors import Answer, BodyTimeout, answer_to_any
 from .sending import give
 from .services import Services
@@ -58,30 +58,24 @@ class Started(Protocol):
 
 
 async def answer_json(
-    services: Services,
-    route: str,
-    work: Work,
-    incoming: Incoming,
-    body: ReceivedBody,
-    receive: ASGIReceiveCallable,
-    send: ASGISendCallable,
+    services: Services, route: str, work: Work, received: Received, send: ASGISendCallable
 ) -> None:
-    """Answer a request, whose body is ``body``, with what ``work`` makes of it, without Quart.
+    """Answer a request with what ``work`` makes of its body, without Quart.
 
     Cancellation: a client that hangs up ends the work.
     """
-    request_id = incoming.header(_ID_HEADER.lower())
+    request_id = received.header(_ID_HEADER)
     is_finishing = False
 
     async def watch() -> None:
-        while (await receive())["type"] != "http.disconnect":
+        while (await received.receive())["type"] != "http.disconnect":
             pass
         # It may only say that the answer is complete.
         if not is_finishing:
             nursery.cancel_scope.cancel()
 
     async def work_watched(pieces: Body, first_by: float, timeout_s: float) -> bytes:
-        if body.gone:
+        if received.body.gone:
             nursery.cancel_scope.cancel()
             await trio.lowlevel.checkpoint_if_cancelled()
         nursery.start_soon(watch)
@@ -89,12 +83,12 @@ async def answer_json(
 
     async with trio.open_nursery() as nursery:
         try:
-            answer = Answer(200, _JSON, await _within_bounds(services, route, incoming, work_watched))
+            answer = Answer(200, _JSON, await _within_bounds(services, received, work_watched))
         except Exception as error:
             answer = answer_to_any(error, "A request")
         services.metrics.count_request(route, answer.status)
         is_finishing = True
-        await give(answer, incoming, body, send)
+        await give(answer, received, send)
         nursery.cancel_scope.cancel()
 
 
@@ -105,13 +99,18 @@ async def answer_started(
 
     A stream's time is counted up to its first event, and from each event to the next.
 
-    Raises: as `_within_bounds` does.
+    Raises: as `_within_bounds` does; `Overloaded` when the queue for its kind of work is full, and the body
+    has not been looked at.
     """
     rule = request.url_rule
     route = "unknown" if rule is None else rule.rule
+    incoming = incoming_of(request)
+    # Most were refused in app.early; not those whose path it doesn't know as it was written.
+    for kind in KINDS_OF[route]:
+        services.offloader.check_admission(kind)
 
     async def answer(body: Body, first_by: float, timeout_s: float) -> Response:
-        started = await start(body, request.headers.get(_ID_HEADER))
+        started = await start(body, incoming.header(_ID_HEADER))
         if not started.streams:
             return Response(await started.answer_json(), content_type="application/json")
 
@@ -120,7 +119,7 @@ async def answer_started(
 
         return EventStream(started.open_stream, first_by, timeout_s, count, services.wait_end_of_streams)
 
-    return await _within_bounds(services, route, incoming_of(request), answer)
+    return await _within_bounds(services, incoming, answer)
 
 
 def incoming_of(current: Request) -> Incoming:
@@ -132,15 +131,11 @@ def incoming_of(current: Request) -> Incoming:
 
 
 async def _within_bounds(
-    services: Services,
-    route: str,
-    incoming: Incoming,
-    work: Callable[[Body, float, float], Awaitable[R]],
+    services: Services, incoming: Incoming, work: Callable[[Body, float, float], Awaitable[R]]
 ) -> R:
     """Return what ``work`` makes of a request's body, in the time that the request has.
 
     Raises:
-        Overloaded: the queue for its kind of work is full; the body has not been looked at.
         BodyTimeout: the body is not complete within ``body_timeout_s``.
         DeadlineExceeded: the request's time is over; its work has stopped.
         RenderError: see `read_json_body`, and what ``work`` raises.
@@ -149,9 +144,6 @@ async def _within_bounds(
     body_timeout_s = services.settings.body_timeout_s
     began = trio.current_time()
     with trio.CancelScope(deadline=began + min(body_timeout_s, timeout_s)) as scope:
-        # Most were refused in app.early; not those whose path it doesn't know as it was written.
-        for kind in KINDS_OF[route]:
-            services.offloader.check_admission(kind)
         body = await read_json_body(incoming, services.settings)
         scope.deadline = began + timeout_s
         try:
@@ -166,7 +158,7 @@ async def _within_bounds(
 
 
 def _timeout_s(incoming: Incoming, most: float) -> float:
-    given = incoming.header(_TIMEOUT_HEADER.lower())
+    given = incoming.header(_TIMEOUT_HEADER)
     if given is None:
         return most
     try:

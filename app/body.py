@@ -6,14 +6,14 @@ from collections.abc import AsyncIterable, Callable
 from typing import Self
 
 import trio
-from hypercorn.typing import ASGIReceiveCallable
+from hypercorn.typing import ASGIReceiveCallable, HTTPScope
 
 from trio_render.render.embeds.memory import anonymous_memory
 
 from .errors import BodyTooLarge, UnsupportedContentType
 from .settings import Settings
 
-__all__ = ["Incoming", "Pieces", "ReceivedBody", "discard", "forget", "read_json_body"]
+__all__ = ["Incoming", "Pieces", "Received", "ReceivedBody", "discard", "forget", "read_json_body"]
 
 _DISCARD_BYTES = 16 * 1024 * 1024
 _DISCARD_S = 5.0
@@ -48,7 +48,7 @@ class Incoming:
     """A request whose body is to be read.
 
     Args:
-        header: returns a header by its name in lower case, or ``None``.
+        header: returns a header by its name, in whatever case, or ``None``.
         chunks: the body.
 
     Attributes:
@@ -66,7 +66,7 @@ class Incoming:
 
     def declared_size(self) -> int:
         """Return what the head says of the body's size in bytes; 0 where it says nothing."""
-        value = self.header("content-length") or ""
+        value = self.header("Content-Length") or ""
         return int(value[:_SIZE_DIGITS]) if value.isdecimal() else 0
 
     async def is_done(self) -> bool:
@@ -78,6 +78,32 @@ class Incoming:
         if self.is_read or self.is_hopeless:
             return self.is_read
         return await discard(self.chunks)
+
+
+class Received(Incoming):
+    """A request that comes to us as it comes from hypercorn, not through Quart.
+
+    Attributes:
+        body: its body.
+        receive: what tells of the rest of it, and of its client's end.
+    """
+
+    __slots__ = ("body", "receive")
+
+    def __init__(self, scope: HTTPScope, receive: ASGIReceiveCallable) -> None:
+        # Where a header is there twice, the first one counts.
+        headers = dict(reversed(list(scope["headers"])))
+
+        def header(name: str) -> str | None:
+            value = headers.get(name.lower().encode())
+            return None if value is None else value.decode("latin-1")
+
+        self.body = ReceivedBody(receive)
+        self.receive = receive
+        super().__init__(header, self.body)
+        # What has no body need not be waited for.
+        is_framed = not scope["http_version"].startswith("1")
+        self.is_read = not (is_framed or b"content-length" in headers or b"transfer-encoding" in headers)
 
 
 class Pieces:
@@ -120,7 +146,7 @@ async def read_json_body(incoming: Incoming, settings: Settings) -> list[bytes |
         UnsupportedContentType: declared as something other than JSON.
         BodyTooLarge: declared or counted over ``largest_body``, chunked bodies included.
     """
-    _check_content_type(incoming.header("content-type"))
+    _check_content_type(incoming.header("Content-Type"))
     if incoming.declared_size() > settings.largest_body:
         incoming.is_hopeless = True
         raise _too_large(settings)

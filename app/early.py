@@ -13,14 +13,13 @@ from hypercorn.typing import (
     ASGIFramework,
     ASGIReceiveCallable,
     ASGISendCallable,
-    HTTPScope,
     Scope,
 )
 
 from trio_render import Overloaded
 
 from .answering import KINDS_OF, Work, answer_json
-from .body import Incoming, ReceivedBody
+from .body import Received
 from .errors import Answer, answer_to, error_body
 from .sending import give
 from .services import Services
@@ -59,11 +58,9 @@ class EarlyAnswers:
         work = self._works.get(path)
         if answer is not None:
             self._services.metrics.count_request(path, answer.status)
-            body = ReceivedBody(receive)
-            await give(answer, _incoming(scope, body), body, send)
+            await give(answer, Received(scope, receive), send)
         elif work is not None:
-            body = ReceivedBody(receive)
-            await answer_json(self._services, path, work, _incoming(scope, body), body, receive, send)
+            await answer_json(self._services, path, work, Received(scope, receive), send)
         else:
             await self._app(scope, receive, send)
 
@@ -79,18 +76,3 @@ class EarlyAnswers:
         elif path in self._works:
             return _OPTIONS if method == "OPTIONS" else _NOT_ALLOWED
         return None
-
-
-def _incoming(scope: HTTPScope, body: ReceivedBody) -> Incoming:
-    # Where a header is there twice, the first one counts.
-    headers = dict(reversed(list(scope["headers"])))
-
-    def header(name: str) -> str | None:
-        value = headers.get(name.encode())
-        return None if value is None else value.decode("latin-1")
-
-    incoming = Incoming(header, body)
-    # What has no body need not be waited for.
-    is_framed = not scope["http_version"].startswith("1")
-    incoming.is_read = not (is_framed or b"content-length" in headers or b"transfer-encoding" in headers)
-    return incoming
