@@ -28,14 +28,16 @@ def answer(token_ids: list[int], logprobs: GenerateLogprobs | None = None) -> tr
 
 
 def long_answer(n_tokens: int = 8000, n_candidates: int = 20) -> trio_render.DerenderChatRequest:
-    """An answer that takes several times `DEADLINE_S` to derender."""
+    """An answer that takes more than twice `DEADLINE_S` to derender.
+
+    Its candidates have texts instead of ids, which are no one's to have ready.
+    """
     places = [
         TokenLogprob(
             token_id=100 + n,
             logprob=-0.5,
             top_logprobs=[
-                Candidate(token_id=100 + (n * 7 + k) % n_tokens, logprob=-0.5 - k)
-                for k in range(n_candidates)
+                Candidate(token=f"candidate {k} of place {n}", logprob=-0.5 - k) for k in range(n_candidates)
             ],
         )
         for n in range(n_tokens)

@@ -15,14 +15,17 @@ ANY_LENGTH = ("--max-model-len", "10000000")
 
 @cache
 def derender_body(n_tokens: int = 8000, n_candidates: int = 20, vocab: int = 49152) -> bytes:
-    """A derender with logprobs. 8,000 tokens with 20 candidates each: 9 MB, most of a second's work."""
+    """A derender with logprobs. 8,000 tokens with 20 candidates each: most of a second's work.
+
+    The candidates have texts instead of ids, which are no one's to have ready.
+    """
     rng = random.Random(n_tokens)
     ids = [rng.randrange(100, vocab) for _ in range(n_tokens)]
     content = [
         {
             "token_id": i,
             "logprob": -0.5,
-            "top_logprobs": [{"token_id": rng.randrange(100, vocab), "logprob": -1.5}] * n_candidates,
+            "top_logprobs": [{"token": f"candidate {i} of many", "logprob": -1.5}] * n_candidates,
         }
         for i in ids
     ]
